@@ -1,0 +1,36 @@
+# Two commands do it all on a fresh Debian 12: `make demo` and `make test`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+.PHONY: deps build demo test test-release test-asan test-tsan bench format clean install
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+
+deps:
+	@scripts/deps.sh
+
+build: deps
+	@cmake --preset release >build-configure.log 2>&1 || { cat build-configure.log; exit 1; }; rm -f build-configure.log
+	@cmake --build --preset release -j $(JOBS)
+
+demo: build
+	@scripts/demo.sh
+
+# The whole suite: as programs see it, then under AddressSanitizer with UBSan, then under ThreadSanitizer.
+test: build
+	@scripts/test.sh release asan tsan
+
+test-release test-asan test-tsan: test-%: deps
+	@scripts/test.sh $*
+
+bench: build
+	@echo "bench: nothing moves bytes yet; it comes with the local path"
+
+format:
+	@git ls-files '*.cpp' '*.hpp' '*.h' '*.c' | xargs clang-format -i
+
+install: build
+	@cmake --install build --prefix $(PREFIX)
+
+clean:
+	rm -rf build build-debug build-asan build-tsan

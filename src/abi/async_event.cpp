@@ -1,0 +1,80 @@
+// Asynchronous events: taken from the device's queue, acknowledged at the object they are about.
+#include "abi/abi.hpp"
+#include "abi/objects.hpp"
+
+namespace verbena::abi {
+namespace {
+
+enum class About { kCq, kQp, kSrq, kWq, kPort };
+
+About about(ibv_event_type type) {
+  switch (type) {
+    case IBV_EVENT_CQ_ERR:
+      return About::kCq;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return About::kQp;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return About::kSrq;
+    case IBV_EVENT_WQ_FATAL:
+      return About::kWq;
+    default:
+      return About::kPort;  // or the device: neither is ever destroyed
+  }
+}
+
+base::Result<void> get_event(ibv_context* context, ibv_async_event* event) {
+  const Context& ours = Context::from(context);
+  if (auto ok = ours.usable(); !ok) return ok;
+  const auto taken = ours.open->events().take();
+  if (!taken) return std::unexpected(taken.error());
+  *event = {};
+  event->event_type = static_cast<ibv_event_type>(taken->type);
+  if (about(event->event_type) == About::kPort)
+    event->element.port_num = static_cast<int>(taken->element);
+  else
+    event->element.cq = reinterpret_cast<ibv_cq*>(taken->element);  // the union's pointers share their bytes
+  return {};
+}
+
+// Destroying an object waits until as many of its events were acknowledged as were handed out.
+template <typename Object>
+void acknowledge(Object& object, uint32_t Object::*completed) {
+  pthread_mutex_lock(&object.mutex);
+  ++(object.*completed);
+  pthread_cond_signal(&object.cond);
+  pthread_mutex_unlock(&object.mutex);
+}
+
+}  // namespace
+}  // namespace verbena::abi
+
+using namespace verbena;
+
+VERBENA_ENTRY int vb_ibv_get_async_event(ibv_context* context, ibv_async_event* event) noexcept {
+  return abi::minus_one(abi::guarded([&] { return abi::get_event(context, event); }));
+}
+VERBENA_SAME_PROTOTYPE(ibv_get_async_event);
+
+VERBENA_ENTRY void vb_ibv_ack_async_event(ibv_async_event* event) noexcept {
+  switch (abi::about(event->event_type)) {
+    case abi::About::kCq:
+      return abi::acknowledge(*event->element.cq, &ibv_cq::async_events_completed);
+    case abi::About::kQp:
+      return abi::acknowledge(*event->element.qp, &ibv_qp::events_completed);
+    case abi::About::kSrq:
+      return abi::acknowledge(*event->element.srq, &ibv_srq::events_completed);
+    case abi::About::kWq:
+      return abi::acknowledge(*event->element.wq, &ibv_wq::events_completed);
+    case abi::About::kPort:
+      return;
+  }
+}
+VERBENA_SAME_PROTOTYPE(ibv_ack_async_event);

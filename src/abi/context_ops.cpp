@@ -1,0 +1,68 @@
+// The operation slots of a context. The public header's inline functions call most of them unchecked, so none
+// is NULL.
+#include "abi/entries.hpp"
+#include "abi/objects.hpp"
+
+namespace verbena::abi {
+namespace {
+
+// Refuses by the convention that the slot's own type tells: an errno value, NULL with errno, or nothing.
+template <typename Return, typename... Arguments>
+Return refuse(Arguments...) noexcept {
+  if constexpr (std::is_pointer_v<Return>) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  } else if constexpr (!std::is_void_v<Return>) {
+    return EOPNOTSUPP;
+  }
+}
+
+template <typename Return, typename... Arguments>
+void refuse_by(Return (*&slot)(Arguments...)) {
+  slot = refuse<Return, Arguments...>;
+}
+
+void refuse_all(auto&... slots) { (refuse_by(slots), ...); }
+
+// A positive answer would count completions.
+int refuse_poll(ibv_cq*, int, ibv_wc*) noexcept {
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
+void fill_basic(ibv_context_ops& ops) {
+  refuse_all(ops._compat_alloc_pd, ops._compat_dealloc_pd, ops._compat_reg_mr, ops._compat_rereg_mr,
+             ops._compat_dereg_mr, ops.alloc_mw, ops.bind_mw, ops.dealloc_mw, ops._compat_create_cq,
+             ops.req_notify_cq, ops._compat_cq_event, ops._compat_resize_cq, ops._compat_destroy_cq,
+             ops._compat_create_srq, ops._compat_modify_srq, ops._compat_query_srq, ops._compat_destroy_srq,
+             ops.post_srq_recv, ops._compat_create_qp, ops._compat_query_qp, ops._compat_modify_qp,
+             ops._compat_destroy_qp, ops.post_send, ops.post_recv, ops._compat_create_ah,
+             ops._compat_destroy_ah, ops._compat_attach_mcast, ops._compat_detach_mcast,
+             ops._compat_async_event);
+  ops.poll_cq = refuse_poll;
+  ops._compat_query_device = vb_ibv_query_device;
+  ops._compat_query_port = vb_ibv_query_port;
+}
+
+void fill_extended(verbs_context& ops) {
+  refuse_all(ops.advise_mr, ops.alloc_null_mr, ops.read_counters, ops.attach_counters_point_flow,
+             ops.create_counters, ops.destroy_counters, ops.reg_dm_mr, ops.alloc_dm, ops.free_dm,
+             ops.modify_flow_action_esp, ops.destroy_flow_action, ops.create_flow_action_esp,
+             ops.modify_qp_rate_limit, ops.alloc_parent_domain, ops.dealloc_td, ops.alloc_td, ops.modify_cq,
+             ops.post_srq_ops, ops.destroy_rwq_ind_table, ops.create_rwq_ind_table, ops.destroy_wq,
+             ops.modify_wq, ops.create_wq, ops.create_cq_ex, ops.ibv_destroy_flow, ops.ABI_placeholder2,
+             ops.ibv_create_flow, ops.ABI_placeholder1, ops.open_qp, ops.create_qp_ex, ops.get_srq_num,
+             ops.create_srq_ex, ops.open_xrcd, ops.close_xrcd);
+  ops.query_port = query_port;
+  ops.query_device_ex = query_device_ex;
+  ops.query_rt_values = query_rt_values;
+}
+
+}  // namespace
+
+void fill_operations(verbs_context& verbs) {
+  fill_basic(verbs.context.ops);
+  fill_extended(verbs);
+}
+
+}  // namespace verbena::abi

@@ -1,0 +1,23 @@
+// Entry points that are also operation slots of a context, or called by other entries.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "abi/abi.hpp"
+
+VERBENA_ENTRY int vb_ibv_query_device(ibv_context* context, ibv_device_attr* attr) noexcept;
+VERBENA_ENTRY int vb_ibv_query_port(ibv_context* context, uint8_t port_num,
+                                    _compat_ibv_port_attr* attr) noexcept;
+VERBENA_ENTRY int vb_ibv_query_gid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid) noexcept;
+VERBENA_ENTRY int vb_ibv_query_pkey(ibv_context* context, uint8_t port_num, int index, __be16* pkey) noexcept;
+
+namespace verbena::abi {
+
+// Slots of verbs_context. Their last argument is the size of the caller's struct, which may be older or
+// newer.
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
+                    size_t attr_size) noexcept;
+int query_port(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t attr_size) noexcept;
+int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept;
+
+}  // namespace verbena::abi

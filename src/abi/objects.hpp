@@ -1,0 +1,67 @@
+// The public C structs inside blocks of ours. Programs hold pointers to the public part only.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "client/devices.hpp"
+#include "verbs/protection_domain.hpp"
+
+namespace verbena::abi {
+
+// A device that a list or a context refers to; the last reference frees it. References are counted under
+// state().mutex.
+struct Device {
+  ibv_device ibv{};
+  // mlx5dv and efadv read their driver's pointer right behind any ibv_device they are handed; it must say
+  // "not ours".
+  std::byte read_by_vendor_libraries[512]{};
+  uint64_t node_guid = 0;  // host byte order
+  int index = 0;
+  int references = 0;
+
+  static Device& from(ibv_device* device) { return *reinterpret_cast<Device*>(device); }
+};
+static_assert(offsetof(Device, ibv) == 0);
+static_assert(offsetof(Device, read_by_vendor_libraries) == 664);
+
+// An open device. Domains keep it alive: a program that closes the device first then still frees them safely.
+struct Context {
+  verbs_context verbs{};
+  Device* device = nullptr;
+  std::unique_ptr<client::OpenDevice> open;
+  int references = 1;  // the program's, and one for each domain; counted under state().mutex
+
+  static Context& from(ibv_context* context) {
+    return *reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(context) -
+                                       offsetof(verbs_context, context));
+  }
+  // Fails with EIO in the child of a fork().
+  [[nodiscard]] base::Result<void> usable() const;
+  [[nodiscard]] base::Result<arena::DeviceRecord> record() const;
+  // EINVAL: no such port.
+  [[nodiscard]] base::Result<arena::PortRecord> port(uint32_t number) const;
+};
+static_assert(offsetof(Context, verbs) == 0);
+static_assert(sizeof(verbs_context) == 648);
+
+// One per ibv_alloc_pd or ibv_import_pd; imports of one domain share it.
+struct Pd {
+  ibv_pd ibv{};
+  std::shared_ptr<verbs::ProtectionDomain> domain;
+
+  static Pd& from(ibv_pd* pd) { return *reinterpret_cast<Pd*>(pd); }
+};
+static_assert(offsetof(Pd, ibv) == 0);
+
+// Fills every operation slot: ours where there is one, else a refusal by that operation's own convention.
+void fill_operations(verbs_context& verbs);
+
+// Opens the device for a context that the program closes by ibv_close_device.
+[[nodiscard]] base::Result<ibv_context*> open_context(Device& device);
+// Drops a reference of the context, and the context with the last.
+void release_context(Context& context);
+
+}  // namespace verbena::abi

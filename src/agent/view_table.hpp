@@ -1,0 +1,49 @@
+// The views: one for each device specification that some process uses, with its devices in the registry and
+// its tree on disk.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/sysfs_tree.hpp"
+#include "arena/registry.hpp"
+#include "ipc/device_spec.hpp"
+#include "net/interfaces.hpp"
+
+namespace verbena::agent {
+
+class ViewTable {
+ public:
+  // Takes over the views that the registry holds already. `directory` is where trees go.
+  ViewTable(const arena::Registry& registry, std::string directory, uint64_t host_guid,
+            std::vector<net::Interface> interfaces);
+
+  // The view for `spec`, made if there is none. EINVAL: no specification; ENOSPC: too many different ones.
+  [[nodiscard]] base::Result<unsigned> find_or_make(std::string_view spec);
+  [[nodiscard]] const std::string& tree_root(unsigned view) const;
+  // Interfaces changed: rebuilds all. True for each view whose devices changed.
+  [[nodiscard]] std::array<bool, arena::kMaxViews> update(std::vector<net::Interface> interfaces);
+  // Drops views that nobody uses.
+  void keep_only(const std::array<bool, arena::kMaxViews>& used);
+  void remove_all();
+
+ private:
+  struct View {
+    std::string spec;
+    ipc::DeviceSpecs devices;
+    TreeWriter tree;
+  };
+  void make(unsigned index, std::string_view spec, const ipc::DeviceSpecs& devices);
+  bool rebuild(unsigned index);
+
+  const arena::Registry& registry_;
+  std::string directory_;
+  uint64_t host_guid_;
+  std::vector<net::Interface> interfaces_;
+  std::array<std::optional<View>, arena::kMaxViews> views_;
+};
+
+}  // namespace verbena::agent

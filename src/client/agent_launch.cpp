@@ -1,0 +1,129 @@
+#include "client/agent_launch.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace verbena::client {
+namespace {
+
+constexpr size_t kStackSize = 64 * 1024;
+
+// Beside the core library, or ../lib/verbena from the `verbena` command.
+std::string agent_path() {
+  if (const char* given = ::secure_getenv("VERBENA_AGENT"); given != nullptr && *given == '/') return given;
+  Dl_info here{};
+  if (::dladdr(reinterpret_cast<void*>(&agent_path), &here) == 0 || here.dli_fname == nullptr) return {};
+  std::error_code ignored;
+  auto file = std::filesystem::canonical(here.dli_fname, ignored);
+  // For the main program dladdr tells argv[0], which may be no path at all.
+  if (ignored || std::strchr(here.dli_fname, '/') == nullptr)
+    file = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  const auto home = file.parent_path();
+  for (const auto& candidate : {home / "verbena-agent", home / "../lib/verbena/verbena-agent"})
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+  return {};
+}
+
+struct Plan {
+  const char* path = nullptr;
+  char* const* arguments = nullptr;
+  char* const* environment = nullptr;
+  char* stack_top = nullptr;  // for the grandchild
+  int failure = 0;            // the errno of its exec
+};
+
+// Not _exit(): a sanitizer takes a call that doesn't return as a reason to look at a stack that it doesn't
+// know.
+void leave(int status) { ::syscall(SYS_exit_group, status); }
+
+// Both run in our memory (CLONE_VM) while we wait (CLONE_VFORK): system calls only, no library state touched.
+int become_agent(void* argument) {
+  auto& plan = *static_cast<Plan*>(argument);
+  ::syscall(SYS_setsid);
+  const int null = ::open("/dev/null", O_RDWR);
+  for (int fd = 0; fd <= 2; ++fd) ::dup2(null, fd);
+  ::syscall(SYS_close_range, 3u, ~0u, 0u);
+  [[maybe_unused]] const int moved = ::chdir("/");
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execve(plan.path, plan.arguments, plan.environment);
+  plan.failure = errno;
+  leave(127);
+  return 0;
+}
+
+int start_grandchild(void* argument) {
+  auto& plan = *static_cast<Plan*>(argument);
+  if (::clone(become_agent, plan.stack_top, CLONE_VM | CLONE_VFORK | SIGCHLD, argument) < 0)
+    plan.failure = errno;
+  leave(0);
+  return 0;
+}
+
+// What the agent may need to know, and nothing of what the program set for itself (LD_PRELOAD and the like).
+std::vector<std::string> agent_environment() {
+  std::vector<std::string> kept;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable)
+    for (const char* prefix :
+         {"VERBENA_AGENT_", "XDG_RUNTIME_DIR=", "PATH=", "ASAN_OPTIONS=", "TSAN_OPTIONS=", "UBSAN_OPTIONS="})
+      if (std::strncmp(*variable, prefix, std::strlen(prefix)) == 0) kept.emplace_back(*variable);
+  return kept;
+}
+
+}  // namespace
+
+base::Result<void> launch_agent() {
+  const std::string path = agent_path();
+  if (path.empty())
+    return base::fail(ENOENT,
+                      "the program verbena-agent isn't beside Verbena's libraries; install them together, or "
+                      "set VERBENA_AGENT to its path");
+  auto environment = agent_environment();
+  std::vector<char*> variables;
+  for (auto& variable : environment) variables.push_back(variable.data());
+  variables.push_back(nullptr);
+  std::string name = "verbena-agent";
+  char* arguments[] = {name.data(), nullptr};
+
+  void* stacks =
+      ::mmap(nullptr, 2 * kStackSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (stacks == MAP_FAILED) return base::fail_errno("starting the host agent");
+  Plan plan{path.c_str(), arguments, variables.data(), static_cast<char*>(stacks) + 2 * kStackSize, 0};
+
+  // No signal handler of the program may run in the children, which share its memory.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  // No exit signal: the program's SIGCHLD handler and wait() calls don't see this child. It leaves at once,
+  // so the agent becomes init's.
+  const pid_t child =
+      ::clone(start_grandchild, static_cast<char*>(stacks) + kStackSize, CLONE_VM | CLONE_VFORK, &plan);
+  const int clone_error = errno;
+  if (child > 0)
+    while (::waitpid(child, nullptr, __WCLONE) < 0 && errno == EINTR) {
+    }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::munmap(stacks, 2 * kStackSize);
+  if (child < 0)
+    return base::fail(clone_error, "starting the host agent: " + std::string(std::strerror(clone_error)));
+  if (plan.failure != 0)
+    return base::fail(plan.failure, "starting the host agent " + path + ": " + std::strerror(plan.failure));
+  return {};
+}
+
+}  // namespace verbena::client

@@ -1,0 +1,138 @@
+// The control messages. Each is a plain struct of exactly the length it has here; a different length, an
+// unknown kind or another version is bad input, which closes that connection and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace verbena::ipc {
+
+inline constexpr uint32_t kMagic = 0x6e627256;  // "Vrbn"
+inline constexpr uint16_t kProtocolVersion = 1;
+
+enum class Kind : uint16_t {
+  kHello = 1,
+  kWelcome,
+  kAttach,
+  kAttached,
+  kDetach,
+  kObserve,
+  kDevicesChanged,
+  kStop,
+  kLease,
+  kLeased,
+  kDone,
+  kRefused,
+  kSocket,
+};
+
+struct Header {
+  uint32_t magic = kMagic;
+  uint16_t version = kProtocolVersion;
+  Kind kind{};
+};
+
+// client: first message on every connection. Descriptor: the park, if `survivor` says that an earlier agent
+// gave the client one.
+struct Hello {
+  static constexpr Kind kKind = Kind::kHello;
+  uint32_t survivor = 0;
+  char spec[512]{};  // the devices wanted, in the text form of device_spec.hpp
+};
+
+// agent: the answer. Descriptor: the registry, read-only.
+struct Welcome {
+  static constexpr Kind kKind = Kind::kWelcome;
+  uint32_t generation = 0;
+  uint32_t view = 0;  // index in the registry
+  uint32_t has_port = 0;
+  uint32_t padding = 0;
+  char tree[256]{};    // directory with the sysfs and /dev view
+  char advice[384]{};  // a sentence for the person, or empty
+};
+
+// client: wants a slot, or its old one back. Descriptors: tables, rings; or none, where too many of the
+// user's are in flight already (ETOOMANYREFS): then the agent opens them by their numbers in the client.
+struct Attach {
+  static constexpr Kind kKind = Kind::kAttach;
+  uint32_t resume = 0;  // 1: slot and epoch are what an earlier agent gave
+  uint32_t slot = 0;
+  uint32_t epoch = 0;
+  int32_t tables = -1;
+  int32_t rings = -1;
+  uint32_t padding = 0;
+};
+
+// agent. Descriptors: the park, and the slot's socket if the agent has the port.
+struct Attached {
+  static constexpr Kind kKind = Kind::kAttached;
+  uint32_t slot = 0;
+  uint32_t epoch = 0;
+  uint32_t has_park = 0;
+  uint32_t has_socket = 0;
+};
+
+// agent: the slot's socket, when the agent got the port only after the client attached. Descriptor: the
+// socket.
+struct SlotSocket {
+  static constexpr Kind kKind = Kind::kSocket;
+};
+
+// client: gives its slot back. Answered by Done.
+struct Detach {
+  static constexpr Kind kKind = Kind::kDetach;
+};
+
+// client: keep my view while I live. Answered by Done.
+struct Observe {
+  static constexpr Kind kKind = Kind::kObserve;
+};
+
+// agent: look at the registry again.
+struct DevicesChanged {
+  static constexpr Kind kKind = Kind::kDevicesChanged;
+};
+
+// tool: end. Answered by Done, or Refused while processes are attached and `force` is 0.
+struct Stop {
+  static constexpr Kind kKind = Kind::kStop;
+  uint32_t force = 0;
+};
+
+// another user's agent, on the port owner's socket: a slot range. count 0: any; else exactly that one again.
+struct Lease {
+  static constexpr Kind kKind = Kind::kLease;
+  uint32_t first = 0;
+  uint32_t count = 0;
+};
+struct Leased {
+  static constexpr Kind kKind = Kind::kLeased;
+  uint32_t first = 0;
+  uint32_t count = 0;
+};
+
+struct Done {
+  static constexpr Kind kKind = Kind::kDone;
+};
+
+struct Refused {
+  static constexpr Kind kKind = Kind::kRefused;
+  int32_t code = 0;  // an errno
+  char sentence[508]{};
+};
+
+// Cuts what doesn't fit, always leaves a final zero.
+template <size_t N>
+void set_text(char (&field)[N], std::string_view value) {
+  std::memset(field, 0, N);
+  std::memcpy(field, value.data(), value.size() < N ? value.size() : N - 1);
+}
+
+template <size_t N>
+[[nodiscard]] std::string_view get_text(const char (&field)[N]) {
+  const std::string_view all(field, N);
+  return all.substr(0, all.find('\0'));
+}
+
+}  // namespace verbena::ipc

@@ -1,0 +1,37 @@
+// The host's network interfaces and addresses, as the kernel tells them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+
+namespace verbena::net {
+
+struct Address {
+  std::array<uint8_t, 16> bytes{};  // IPv4 as ::ffff:a.b.c.d, which is also how a GID holds it
+  bool operator==(const Address&) const = default;
+};
+
+struct Interface {
+  std::string name;
+  uint32_t index = 0;
+  uint32_t mtu = 0;
+  uint32_t speed_mbps = 0;  // 0: it doesn't say
+  bool up = false;          // administratively up and with a carrier
+  bool loopback = false;
+  std::array<uint8_t, 6> mac{};  // zeros: none
+  std::vector<Address> addresses;
+};
+
+// By index, so lo comes first on most hosts.
+[[nodiscard]] base::Result<std::vector<Interface>> list_interfaces();
+
+// Becomes readable when an interface or address changes; read it empty with `drain_changes`.
+[[nodiscard]] base::Result<base::UniqueFd> watch_interfaces();
+void drain_changes(int watch);
+
+}  // namespace verbena::net

@@ -1,0 +1,47 @@
+// Every operation slot of a context is filled, and refuses by its own convention what isn't there yet.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "abi/objects.hpp"
+
+namespace verbena::abi {
+namespace {
+
+bool is_empty(const void* slot) {
+  void* value = nullptr;
+  std::memcpy(&value, slot, sizeof value);
+  return value == nullptr;
+}
+
+TEST(ContextOps, NoBasicSlotIsEmpty) {
+  verbs_context verbs{};
+  fill_operations(verbs);
+  const auto* slots = reinterpret_cast<const std::byte*>(&verbs.context.ops);
+  for (size_t at = 0; at < sizeof verbs.context.ops; at += sizeof(void*))
+    EXPECT_FALSE(is_empty(slots + at)) << "ibv_context_ops +" << at;
+}
+
+TEST(ContextOps, NoExtendedSlotIsEmpty) {
+  verbs_context verbs{};
+  fill_operations(verbs);
+  const auto* slots = reinterpret_cast<const std::byte*>(&verbs);
+  for (size_t at = 0; at < offsetof(verbs_context, _ABI_placeholder3); at += sizeof(void*)) {
+    if (at == offsetof(verbs_context, priv)) continue;  // a vendor driver's data, not a function
+    EXPECT_FALSE(is_empty(slots + at)) << "verbs_context +" << at;
+  }
+}
+
+TEST(ContextOps, RefusesByConvention) {
+  verbs_context verbs{};
+  fill_operations(verbs);
+  EXPECT_EQ(EOPNOTSUPP, verbs.context.ops.post_send(nullptr, nullptr, nullptr));
+  EXPECT_EQ(EOPNOTSUPP, verbs.modify_cq(nullptr, nullptr));
+  errno = 0;
+  EXPECT_EQ(nullptr, verbs.create_cq_ex(nullptr, nullptr));
+  EXPECT_EQ(EOPNOTSUPP, errno);
+  EXPECT_LT(verbs.context.ops.poll_cq(nullptr, 1, nullptr), 0);
+}
+
+}  // namespace
+}  // namespace verbena::abi

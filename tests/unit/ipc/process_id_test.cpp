@@ -1,0 +1,143 @@
+#include "ipc/process_id.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+
+namespace verbena::ipc {
+namespace {
+
+// A child that waits to be ended.
+class Child {
+ public:
+  Child() : pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) ::pause();
+  }
+  ~Child() { end(); }
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+TEST(StartTicks, AreTheSameEachTimeAndNeverZeroForALivingProcess) {
+  const uint64_t ticks = start_ticks_of(::getpid());
+  EXPECT_GT(ticks, 0u);
+  EXPECT_EQ(ticks, start_ticks_of(::getpid()));
+  Child child;
+  EXPECT_GE(start_ticks_of(child.pid()), ticks);
+}
+
+TEST(StartTicks, AreZeroForAProcessThatIsGone) {
+  Child child;
+  const pid_t pid = child.pid();
+  child.end();
+  EXPECT_EQ(0u, start_ticks_of(pid));
+  EXPECT_EQ(0u, start_ticks_of(-1));
+}
+
+TEST(StartTicks, AreZeroForADeadProcessThatNobodyWaitedFor) {
+  Child child;
+  ASSERT_GT(start_ticks_of(child.pid()), 0u);
+  ::kill(child.pid(), SIGKILL);
+  siginfo_t dead{};
+  ASSERT_EQ(0, ::waitid(P_PID, static_cast<id_t>(child.pid()), &dead, WEXITED | WNOWAIT));
+  EXPECT_EQ(0u, start_ticks_of(child.pid()));
+}
+
+TEST(StartTicks, DoNotDependOnTheNameOfTheProcess) {
+  char old[16]{};
+  ::prctl(PR_GET_NAME, old);
+  const uint64_t ticks = start_ticks_of(::getpid());
+  for (const char* name : {"a) R 1 1 (b", "x y z", ")", "new\nline"}) {
+    ::prctl(PR_SET_NAME, name);
+    EXPECT_EQ(ticks, start_ticks_of(::getpid())) << name;
+  }
+  ::prctl(PR_SET_NAME, old);
+}
+
+TEST(Pidfd, NamesItsProcessAndNobodyAfterItsEnd) {
+  Child child;
+  const auto pidfd = open_pidfd(child.pid());
+  ASSERT_TRUE(pidfd);
+  EXPECT_EQ(child.pid(), pid_of_pidfd(pidfd.get()));
+  EXPECT_TRUE(::fcntl(pidfd.get(), F_GETFD) & FD_CLOEXEC);
+  pollfd ready{pidfd.get(), POLLIN, 0};
+  EXPECT_EQ(0, ::poll(&ready, 1, 0));
+  child.end();
+  EXPECT_EQ(-1, pid_of_pidfd(pidfd.get()));
+  EXPECT_EQ(1, ::poll(&ready, 1, 0));
+}
+
+TEST(Pidfd, OfNobodyIsNone) {
+  Child child;
+  const pid_t pid = child.pid();
+  child.end();
+  EXPECT_FALSE(open_pidfd(pid));
+}
+
+TEST(Pidfd, AnotherKindOfFileIsNone) {
+  const base::UniqueFd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(-1, pid_of_pidfd(file.get()));
+  EXPECT_EQ(-1, pid_of_pidfd(-1));
+}
+
+TEST(OpenDescriptor, OfAnotherProcessIsTheSameMemory) {
+  const base::UniqueFd file(::memfd_create("test", MFD_CLOEXEC));
+  ASSERT_EQ(4, ::pwrite(file.get(), "seen", 4, 0));
+  Child child;  // has inherited it
+  const auto opened = open_descriptor_of(child.pid(), file.get());
+  ASSERT_TRUE(opened);
+  char text[5]{};
+  EXPECT_EQ(4, ::pread(opened.get(), text, 4, 0));
+  EXPECT_STREQ("seen", text);
+  EXPECT_TRUE(::fcntl(opened.get(), F_GETFD) & FD_CLOEXEC);
+}
+
+TEST(OpenDescriptor, ThatIsNotThereOrOfNobodyIsNone) {
+  Child child;
+  EXPECT_FALSE(open_descriptor_of(child.pid(), 9999));
+  EXPECT_FALSE(open_descriptor_of(child.pid(), -1));
+  const pid_t pid = child.pid();
+  child.end();
+  EXPECT_FALSE(open_descriptor_of(pid, 0));
+}
+
+TEST(MapsFile, SeesAMappingWhileItIsThere) {
+  constexpr char kName[] = "/memfd:verbena-unit-test";
+  const base::UniqueFd fd(::memfd_create("verbena-unit-test", MFD_CLOEXEC));
+  ASSERT_EQ(0, ::ftruncate(fd.get(), 4096));
+  EXPECT_FALSE(maps_file(::getpid(), kName));  // open alone isn't mapped
+  void* data = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd.get(), 0);
+  EXPECT_TRUE(maps_file(::getpid(), kName));
+  EXPECT_FALSE(maps_file(::getpid(), "/memfd:verbena-unit-text"));
+  ::munmap(data, 4096);
+  EXPECT_FALSE(maps_file(::getpid(), kName));
+  EXPECT_FALSE(maps_file(-1, kName));
+}
+
+TEST(NamespaceInode, IsTheKernelsNumber) {
+  for (const char* kind : {"net", "pid", "user"}) {
+    const auto link = std::filesystem::read_symlink(std::string("/proc/self/ns/") + kind).string();
+    EXPECT_EQ(link, std::string(kind) + ":[" + std::to_string(namespace_inode(kind)) + "]");
+  }
+  EXPECT_EQ(0u, namespace_inode("nonsense"));
+}
+
+}  // namespace
+}  // namespace verbena::ipc
