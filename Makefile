@@ -27,7 +27,7 @@ bench: build
 	@echo "bench: nothing moves bytes yet; it comes with the local path"
 
 format:
-	@git ls-files '*.cpp' '*.hpp' '*.h' '*.c' | xargs clang-format -i
+	@git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.h' '*.c' | xargs clang-format -i
 
 install: build
 	@cmake --install build --prefix $(PREFIX)

@@ -4,7 +4,7 @@ set(VERBENA_SANITIZE "" CACHE STRING "address (with undefined) or thread")
 add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers
                     -Werror)
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
-add_compile_definitions(_GNU_SOURCE FMT_HEADER_ONLY VERBENA_VERSION="${PROJECT_VERSION}")
+add_compile_definitions(_GNU_SOURCE VERBENA_VERSION="${PROJECT_VERSION}")
 
 if(VERBENA_SANITIZE STREQUAL "address")
   set(sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)

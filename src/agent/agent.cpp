@@ -60,7 +60,9 @@ void Agent::tick(base::Instant now) {
   slots_->expire(now);
   std::erase_if(ending_leases_, [&](const EndingLease& lease) {
     if (now < lease.end) return false;
-    slots_->end_lease(lease.range, now, base::Duration(0));
+    const auto word = slots_->word(lease.slot);
+    if (word.state == arena::SlotState::kLeased && word.epoch == lease.epoch)
+      slots_->end_lease({lease.slot.value, 1}, now, {});
     return true;
   });
   std::vector<int> silent;
@@ -142,14 +144,20 @@ void Agent::end_session(int socket) {
   const auto lease = session->lease;
   const auto peer = session->peer;
   sessions_.erase(socket);
-  // The lessee's agent may have been killed: its next one gets time to ask for the same range.
-  if (lease) ending_leases_.push_back({*lease, base::now() + base::seconds(10)});
+  if (lease)
+    for (unsigned s = lease->first; s < lease->first + lease->count; ++s)
+      let_lease_end({static_cast<uint8_t>(s)});
   if (!slot || !attachments_[slot->value]) return;
   attachments_[slot->value]->session = -1;
   // A process that closed our descriptor still has its queue pairs; one that went by exec or exit has not.
   const bool visible = peer.pid > 0;
   if (visible && !ipc::maps_file(peer.pid, std::string("/memfd:") + arena::kTablesName))
     end_attachment(*slot, arena::Counter::kOwnersDied);
+}
+
+void Agent::let_lease_end(base::Slot slot) {
+  // The lessee's agent may have been killed: its next one gets time to ask for the same slots.
+  ending_leases_.push_back({slot, slots_->word(slot).epoch, base::now() + base::seconds(10)});
 }
 
 void Agent::end_attachment(base::Slot slot, arena::Counter why) {

@@ -61,10 +61,13 @@ class Agent {
     base::UniqueFd pidfd;
     unsigned record = 0;
   };
+  // A leased slot whose lessee is gone; ended unless somebody leased it anew, which its epoch shows.
   struct EndingLease {
-    SlotRange range;
+    base::Slot slot;
+    uint32_t epoch = 0;
     base::Instant end;
   };
+  void let_lease_end(base::Slot slot);
 
   Agent(Options options, EventLoop loop, base::UniqueFd listener);
 

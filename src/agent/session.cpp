@@ -221,14 +221,16 @@ base::Result<void> Agent::add_observer(Session& session, ipc::Message& message) 
   const auto pid = static_cast<uint32_t>(session.peer.pid);
   auto& records = registry_.layout().observers;
   // A program that `verbena run` started may run `verbena run` itself: the same pid, another view.
-  auto record = std::ranges::find_if(records, [&](auto& r) { return r.pid.load() == pid; });
+  const uint64_t start_ticks = ipc::start_ticks_of(session.peer.pid);
+  auto record = std::ranges::find_if(
+      records, [&](auto& r) { return r.pid.load() == pid && r.start_ticks.load() == start_ticks; });
   const bool known = record != std::end(records);
   if (!known) record = std::ranges::find_if(records, [](auto& r) { return r.pid.load() == 0; });
   if (record == std::end(records))
     return base::fail(ENOSPC,
                       fmt::format("{} programs run under `verbena run` already", arena::kMaxObservers));
   record->view.store(*session.view);
-  record->start_ticks.store(ipc::start_ticks_of(session.peer.pid));
+  record->start_ticks.store(start_ticks);
   record->pid.store(pid);
   if (known) return {};
   const int key = pidfd.get();
@@ -269,7 +271,6 @@ void Agent::on_lease(Session& session, const ipc::Message& message) {
                      .uid = session.peer.uid};
   const auto range = slots_->lease({wanted->first, wanted->count}, lessee);
   if (!range) return refuse(session, range.error());
-  std::erase_if(ending_leases_, [&](const EndingLease& e) { return range->contains(e.range.first); });
   session.lease = *range;
   registry_.count(arena::Counter::kLeasesGranted);
   answer(session, ipc::Leased{.first = range->first, .count = range->count});

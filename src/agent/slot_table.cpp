@@ -13,6 +13,7 @@ using base::Slot;
 namespace {
 
 constexpr unsigned kLargestLease = 32;
+constexpr uint32_t kLastEpoch = 0xffffff;
 // A corrupt or absurd time-wait in a process's tables must not lock its slot away for hours.
 constexpr base::Duration kLongestQuarantine = base::seconds(60);
 
@@ -60,20 +61,24 @@ base::Result<Claim> SlotTable::claim(base::Instant now, const Owner& owner) {
     return std::ranges::count_if(in_state(state), [this](Slot s) { return range_.contains(s.value); });
   };
   const auto quarantined = in_range(SlotState::kQuarantined);
-  return base::fail(ENOMEM,
-                    fmt::format("no free slot: of the {} processes that can use RDMA on this host at the "
-                                "same time {} do, and {} slots of ended ones are still in quarantine; "
-                                "end some programs{}",
-                                range_.count, in_range(SlotState::kActive), quarantined,
-                                quarantined > 0 ? " or try again in a moment" : ""));
+  const auto leased = in_range(SlotState::kLeased);
+  return base::fail(
+      ENOMEM, fmt::format("no free slot: of the {} processes that can use RDMA on this host at the "
+                          "same time {} do{}, and {} slots of ended ones are still in quarantine; "
+                          "end some programs{}",
+                          range_.count, in_range(SlotState::kActive),
+                          leased > 0 ? fmt::format(", {} are leased to other users' agents", leased) : "",
+                          quarantined, quarantined > 0 ? " or try again in a moment" : ""));
 }
 
 base::Result<Claim> SlotTable::resume(Claim claim, const Owner& owner) {
   const unsigned number = claim.slot.value;
   if (number < base::kFirstProcessSlot || number > base::kLastProcessSlot)
     return base::fail(EINVAL, fmt::format("slot {} is not one that a process can have", number));
+  if (claim.epoch >= kLastEpoch) return base::fail(EINVAL, "that epoch was never given");
   const SlotWord held = word(claim.slot);
-  if (held.state == SlotState::kActive && held.epoch == claim.epoch) {
+  const bool same_user = registry_.slot(claim.slot).uid.load(std::memory_order_relaxed) == owner.uid;
+  if (held.state == SlotState::kActive && held.epoch == claim.epoch && same_user) {
     // The pid may differ only because agents of two pid namespaces number it differently.
     auto& record = registry_.slot(claim.slot);
     record.view.store(owner.view, std::memory_order_relaxed);
@@ -125,7 +130,7 @@ base::Result<SlotRange> SlotTable::lease(SlotRange wanted, const Owner& lessee) 
   };
   if (wanted.count != 0) {
     if (wanted.first < base::kFirstProcessSlot || wanted.first > base::kLastProcessSlot ||
-        wanted.count > base::kLastProcessSlot - wanted.first + 1)
+        wanted.count > kLargestLease || wanted.count > base::kLastProcessSlot - wanted.first + 1)
       return base::fail(EINVAL,
                         fmt::format("slots {} and {} following are no range", wanted.first, wanted.count));
     for (unsigned s = wanted.first; s < wanted.first + wanted.count; ++s) {

@@ -102,8 +102,7 @@ base::Result<void> Agent::use_registry(base::UniqueFd fd, arena::Registry regist
     // Pids of another namespace mean nothing here: those processes keep their slots until they come back.
     for (const auto slot : slots_->in_state(arena::SlotState::kActive)) attachments_[slot.value].emplace();
   }
-  for (const auto slot : slots_->in_state(arena::SlotState::kLeased))
-    ending_leases_.push_back({{slot.value, 1}, base::now() + base::seconds(10)});
+  for (const auto slot : slots_->in_state(arena::SlotState::kLeased)) let_lease_end(slot);
   return {};
 }
 

@@ -108,6 +108,8 @@ void Registry::publish_view(unsigned view, const DeviceTable& table) const {
   CHECK(view < kMaxViews);
   ViewRecord& record = layout().views[view];
   const uint64_t next = (record.published.load(std::memory_order_relaxed) & ~kDropped) + 1;
+  // Who copies from the buffer that is written now must see the publication that took it out of use.
+  std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(static_cast<void*>(&record.buffers[next & 1]), &table, sizeof table);
   record.published.store(next, std::memory_order_release);
 }
@@ -127,7 +129,8 @@ void Registry::drop_view(unsigned view) const {
 void Registry::log(base::Instant now, std::string_view sentence) const {
   const uint64_t number = layout().log_next.load(std::memory_order_relaxed) + 1;
   LogLine& line = layout().log[number % kLogLines];
-  line.number.store(0, std::memory_order_release);
+  line.number.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
   line.at_ns = now.ns;
   const size_t length = std::min<size_t>(sentence.size(), kLogText - 1);
   std::memset(line.text, 0, sizeof line.text);

@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "client/agent_link.hpp"
@@ -66,7 +65,9 @@ nlohmann::json describe(const client::AgentLink& link) {
           {"log", log}};
 }
 
-int show_status(bool as_json) {
+}  // namespace
+
+int show_agent(bool as_json) {
   const auto link = connect();
   if (!link) {
     if (link.error().code != ECONNREFUSED) return complain(link.error());
@@ -94,7 +95,7 @@ int show_status(bool as_json) {
   return 0;
 }
 
-int stop(bool force) {
+int stop_agent(bool force) {
   auto link = connect();
   if (!link) {
     if (link.error().code != ECONNREFUSED) return complain(link.error());
@@ -115,37 +116,6 @@ int run_system_agent() {
   const std::string path = library_directory() + "/verbena-agent";
   ::execl(path.c_str(), "verbena-agent", "--system", static_cast<char*>(nullptr));
   return complain({errno, path + ": " + std::strerror(errno)});
-}
-
-}  // namespace
-
-void add_agent(CLI::App& app, int& status) {
-  struct Options {
-    bool system = false;
-    bool json = false;
-    bool force = false;
-  };
-  auto options = std::make_shared<Options>();
-  auto* command =
-      app.add_subcommand("agent",
-                         "Look at the host agent, or end it. There is one for each user and network "
-                         "namespace; the first program that\n"
-                         "needs it starts it, and it leaves some seconds after the last one ended.");
-  command->add_flag(
-      "--system", options->system,
-      "Run an agent for all users of this host, in the foreground, as root: on one host only one user's\n"
-      "own agent can have the RoCEv2 port, this one shares it");
-  auto* show = command->add_subcommand("status", "Who is attached, counters, and what the agent has to say");
-  show->add_flag("--json", options->json, "For programs");
-  show->callback([options, &status] { status = show_status(options->json); });
-  auto* end = command->add_subcommand("stop", "End the agent, unless programs use it");
-  end->add_flag("--force", options->force, "Even then; programs that are attached start another one");
-  end->callback([options, &status] { status = stop(options->force); });
-  command->require_subcommand(0, 1);
-  command->callback([command, options, &status] {
-    if (!command->get_subcommands().empty()) return;
-    status = options->system ? run_system_agent() : show_status(false);
-  });
 }
 
 }  // namespace verbena::tools

@@ -1,24 +1,27 @@
-// The subcommands. Each adds its options to the command line; what it then does is its callback, which leaves
-// the exit status in `status`.
+// What the subcommands do; main.cpp reads the command line. Each returns the exit status.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
+#include "tools/device_config.hpp"
 
 namespace verbena::tools {
 
-// `program` is the program's command line, taken out of ours before CLI11 saw it.
-void add_run(CLI::App& app, int& status, const std::vector<std::string>& program);
-// Where in `verbena run ...` the program's own words begin: at -- or at the first word that is no option.
-// They are its to the letter, while CLI11 would look into them (it unpacks brackets).
-[[nodiscard]] size_t program_begins(CLI::App& app, std::span<char*> arguments);
+struct RunOptions {
+  DeviceOptions devices;
+  bool explain = false;
+  std::vector<std::string> command;
+};
+// Becomes the program; returns only if that fails.
+int run_program(const RunOptions& options);
 
-void add_devices(CLI::App& app, int& status);
-void add_agent(CLI::App& app, int& status);
+int list_devices(const DeviceOptions& options, bool as_json);
+
+int show_agent(bool as_json);
+int stop_agent(bool force);
+int run_system_agent();
 
 // "verbena: SENTENCE" on stderr; returns the exit status for it.
 int complain(const base::Error& error);

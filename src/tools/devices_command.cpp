@@ -4,7 +4,6 @@
 #include <net/if.h>
 
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "client/agent_link.hpp"
@@ -64,7 +63,9 @@ void print(const nlohmann::json& device) {
   }
 }
 
-int list(const DeviceOptions& options, bool as_json) {
+}  // namespace
+
+int list_devices(const DeviceOptions& options, bool as_json) {
   const auto specs = choose_devices(options);
   if (!specs) return complain(specs.error());
   const auto link = client::connect_agent({.devices = ipc::format_specs(*specs)});
@@ -79,23 +80,6 @@ int list(const DeviceOptions& options, bool as_json) {
     for (const auto& device : all) print(device);
   }
   return 0;
-}
-
-}  // namespace
-
-void add_devices(CLI::App& app, int& status) {
-  auto options = std::make_shared<DeviceOptions>();
-  auto as_json = std::make_shared<bool>(false);
-  auto* command =
-      app.add_subcommand("devices", "List the devices that programs see, with ports and addresses");
-  auto* devices = command->add_option("--device", options->devices, "As for `verbena run`");
-  devices->take_all()->allow_extra_args(false);
-  command->add_option("--device-name", options->name, "As for `verbena run`");
-  command->add_option("--config", options->config, "As for `verbena run`")
-      ->check(CLI::ExistingFile)
-      ->excludes(devices);
-  command->add_flag("--json", *as_json, "For programs");
-  command->callback([options, as_json, &status] { status = list(*options, *as_json); });
 }
 
 }  // namespace verbena::tools

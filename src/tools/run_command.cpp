@@ -6,39 +6,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
-#include <memory>
 
 #include "client/agent_link.hpp"
 #include "ipc/channel.hpp"
 #include "tools/commands.hpp"
-#include "tools/device_config.hpp"
 
 namespace verbena::tools {
 namespace {
-
-constexpr char kHelp[] = R"(Runs PROGRAM, and all it starts, on Verbena's RDMA devices.
-
-  verbena run -- ibv_devinfo -v
-  verbena run --device-name mlx5_0 -- ib_write_bw -d mlx5_0
-  verbena run --device roce0=eth0 --device roce1=eth1 -- ucx_info -d
-  verbena run --device mlx5_0=eth0,eth1 -- ./two-port-test.sh
-  verbena run --config devices.toml -- mpirun -np 2 ./ring
-
-PROGRAM loads Verbena's libibverbs and librdmacm instead of the system's, and finds Verbena's devices, and only those,
-under /sys/class/infiniband and /dev/infiniband. Its exit status, signals and process id are its own. Without options
-there is one device, verbena0, with one port that has all addresses of this host.
-
-devices.toml:   [[device]]
-                name = "mlx5_0"
-                ports = ["eth0", "eth1"]     # left out: one port with all addresses
-
-Statically linked and set-user-ID programs can't be run this way: they don't load libraries by environment.)";
-
-struct RunOptions {
-  DeviceOptions devices;
-  bool explain = false;
-  std::vector<std::string> command;
-};
 
 // Puts `value` first in a colon-separated list, once.
 void prepend(const char* variable, const std::string& value) {
@@ -71,7 +45,9 @@ base::Result<ipc::Welcome> observe(const std::string& devices) {
   }
 }
 
-int run(RunOptions& options) {
+}  // namespace
+
+int run_program(const RunOptions& options) {
   const auto specs = choose_devices(options.devices);
   if (!specs) return complain(specs.error());
   const std::string devices = ipc::format_specs(*specs);
@@ -89,53 +65,12 @@ int run(RunOptions& options) {
   if (options.explain) ::setenv("VERBENA_EXPLAIN", "1", 1);
 
   std::vector<char*> arguments;
-  for (auto& argument : options.command) arguments.push_back(argument.data());
+  for (const auto& argument : options.command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
   const int error = errno;
   std::cerr << "verbena: " << options.command[0] << ": " << std::strerror(error) << "\n";
   return error == ENOENT ? 127 : 126;  // as shells and env(1) do
-}
-
-}  // namespace
-
-size_t program_begins(CLI::App& app, std::span<char*> arguments) {
-  auto* command = app.get_subcommand("run");
-  for (size_t i = 2; i < arguments.size(); ++i) {
-    const std::string word = arguments[i];
-    if (word == "--" || word.empty() || word[0] != '-') return i;
-    const auto* option = command->get_option_no_throw(word);  // nothing for --name=value
-    if (option != nullptr && option->get_expected_min() > 0) ++i;
-  }
-  return arguments.size();
-}
-
-void add_run(CLI::App& app, int& status, const std::vector<std::string>& program) {
-  auto options = std::make_shared<RunOptions>();
-  auto* command = app.add_subcommand("run", "Run a program on Verbena's devices");
-  command->description(kHelp);
-  command->add_option("--device-name", options->devices.name, "Call the (first) device so, e.g. mlx5_0");
-  auto* devices =
-      command->add_option("--device", options->devices.devices,
-                          "NAME=INTERFACE[,INTERFACE...]: a device with one port an interface; repeat "
-                          "for more devices; * is all interfaces");
-  devices->take_all()->allow_extra_args(false);
-  command->add_option("--config", options->devices.config, "Devices from a TOML file")
-      ->check(CLI::ExistingFile)
-      ->excludes(devices);
-  command->add_flag("--explain", options->explain, "Say on stderr what went wrong and what to change");
-  command->footer(
-      "  PROGRAM [ARGUMENTS...]      The program, as on a command line; put -- before it if its name begins "
-      "with -");
-  command->callback([options, &status, &program] {
-    options->command = program;
-    if (program.empty()) {
-      complain({EINVAL, "which program? See `verbena run --help`"});
-      status = 2;
-      return;
-    }
-    status = run(*options);
-  });
 }
 
 }  // namespace verbena::tools
