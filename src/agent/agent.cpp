@@ -152,7 +152,7 @@ void Agent::end_session(int socket) {
   // A process that closed our descriptor still has its queue pairs; one that went by exec or exit has not.
   const bool visible = peer.pid > 0;
   if (visible && !ipc::maps_file(peer.pid, std::string("/memfd:") + arena::kTablesName))
-    end_attachment(*slot, arena::Counter::kOwnersDied);
+    end_attachment(*slot, arena::Counter::kOwnersEnded);
 }
 
 void Agent::let_lease_end(base::Slot slot) {

@@ -125,6 +125,7 @@ class Agent {
   base::UniqueFd interface_watch_;
   std::optional<base::Instant> interfaces_due_;  // a burst of changes is looked at once
 
+  base::UniqueFd directory_lock_;
   base::UniqueFd registry_fd_;
   base::UniqueFd registry_readonly_;
   arena::Registry registry_;

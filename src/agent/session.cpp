@@ -186,7 +186,7 @@ base::Result<Claim> Agent::attach(Session& session, ipc::Message& message) {
                         .rings = std::move(message.fds[1]),
                         .session = session.socket.get()};
   const auto watched = loop_.watch(attachment.pidfd.get(),
-                                   [this, slot] { end_attachment(slot, arena::Counter::kOwnersDied); });
+                                   [this, slot] { end_attachment(slot, arena::Counter::kOwnersEnded); });
   if (!watched) {
     slots_->release(slot, base::now(), {});
     return std::unexpected(watched.error());

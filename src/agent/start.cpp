@@ -7,6 +7,7 @@
 
 #include "agent/agent.hpp"
 #include "agent/device_builder.hpp"
+#include "agent/runtime_directory.hpp"
 #include "base/random.hpp"
 #include "ipc/process_id.hpp"
 #include "net/interfaces.hpp"
@@ -79,6 +80,7 @@ base::Result<void> Agent::use_registry(base::UniqueFd fd, arena::Registry regist
 
   views_.reset();
   slots_.reset();
+  directory_lock_ = std::move(directory->lock);
   registry_fd_ = std::move(fd);
   registry_readonly_ = std::move(readonly);
   registry_ = std::move(registry);
@@ -93,7 +95,7 @@ base::Result<void> Agent::use_registry(base::UniqueFd fd, arena::Registry regist
   if (const uint32_t leased = layout.leased.load(); leased != 0)
     slots_->limit_to({leased >> 16, leased & 0xffff});
   const uint64_t guid = host_guid(machine_id(), ipc::namespace_inode("net"), *interfaces);
-  views_.emplace(registry_, std::move(*directory), guid, std::move(*interfaces));
+  views_.emplace(registry_, std::move(directory->path), guid, std::move(*interfaces));
   for (auto& attachment : attachments_) attachment.reset();
   if (same_pids) {
     adopt_slots();
@@ -114,13 +116,13 @@ void Agent::adopt_slots() {
     if (!pidfd || !alive(owner)) {
       // Its tables went with it, and its time-wait with them: assume a common one.
       slots_->release(slot, base::now(), base::seconds(2));
-      registry_.count(arena::Counter::kOwnersDied);
+      registry_.count(arena::Counter::kOwnersEnded);
       continue;
     }
     auto& attachment = attachments_[slot.value].emplace();
     attachment.pidfd = std::move(pidfd);
     const auto watched = loop_.watch(attachment.pidfd.get(),
-                                     [this, slot] { end_attachment(slot, arena::Counter::kOwnersDied); });
+                                     [this, slot] { end_attachment(slot, arena::Counter::kOwnersEnded); });
     if (!watched) log(watched.error().sentence);
   }
 }

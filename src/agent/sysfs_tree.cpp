@@ -5,12 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <bit>
-#include <cstdlib>
 #include <filesystem>
 
 #include "arena/link_rate.hpp"
-#include "ipc/process_id.hpp"
 
 namespace verbena::agent {
 namespace {
@@ -158,16 +155,6 @@ base::Result<void> write_node(const std::string& path, const TreeNode& node) {
   return {};
 }
 
-// A directory of this name that is really ours: in /tmp anybody could have made it first.
-bool own_directory(const std::string& path, mode_t mode) {
-  ::mkdir(path.c_str(), mode);
-  const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat st {};
-  if (!fd || ::fstat(fd.get(), &st) != 0 || st.st_uid != ::geteuid() || (st.st_mode & 0022) != 0)
-    return false;
-  return ::fchmod(fd.get(), mode) == 0 && ::access(path.c_str(), W_OK | X_OK) == 0;
-}
-
 }  // namespace
 
 Tree tree_of(const arena::DeviceTable& table, const std::vector<net::Interface>& interfaces) {
@@ -207,24 +194,6 @@ void TreeWriter::remove() {
   std::error_code ignored;
   fs::remove_all(root_, ignored);
   written_.clear();
-}
-
-base::Result<std::string> make_runtime_directory(bool for_everybody) {
-  const std::string whose = for_everybody ? "system" : std::to_string(::geteuid());
-  const std::string name = fmt::format("verbena-{}-{}", whose, ipc::namespace_inode("net"));
-  const mode_t mode = for_everybody ? 0755 : 0700;
-  std::vector<std::string> places;
-  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-      runtime != nullptr && *runtime == '/' && !for_everybody)
-    places.emplace_back(runtime);
-  for (const char* place : {"/run", "/dev/shm", "/tmp"}) places.emplace_back(place);
-  for (const auto& place : places) {
-    const std::string path = place + "/" + name;
-    if (own_directory(path, mode)) return path;
-  }
-  return base::fail(EACCES,
-                    "no directory for the device files can be made in the runtime directory, /run, /dev/shm "
-                    "or /tmp");
 }
 
 }  // namespace verbena::agent

@@ -37,7 +37,4 @@ class TreeWriter {
   Tree written_;
 };
 
-// A directory of ours for trees: in the user's runtime directory, else in /run, /dev/shm or /tmp.
-[[nodiscard]] base::Result<std::string> make_runtime_directory(bool for_everybody);
-
 }  // namespace verbena::agent

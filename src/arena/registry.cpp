@@ -18,8 +18,8 @@ std::string_view counter_name(Counter counter) {
       return "attached";
     case Counter::kDetached:
       return "detached";
-    case Counter::kOwnersDied:
-      return "owners_died";
+    case Counter::kOwnersEnded:
+      return "owners_ended";
     case Counter::kRefusedNoSlot:
       return "refused_no_slot";
     case Counter::kRefusedUid:

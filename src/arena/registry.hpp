@@ -69,7 +69,7 @@ enum class Counter : uint32_t {
   kAgentStarts,
   kAttached,
   kDetached,
-  kOwnersDied,
+  kOwnersEnded,
   kRefusedNoSlot,
   kRefusedUid,
   kBadMessages,

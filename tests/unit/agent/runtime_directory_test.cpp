@@ -1,8 +1,10 @@
 // Where an agent puts its trees: a directory that is really its own, or another.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/sysfs_tree.hpp"
+#include "agent/runtime_directory.hpp"
 #include "hosts.hpp"
 #include "ipc/process_id.hpp"
 
@@ -11,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class RuntimeDirectory : public testing::Test {
+class RuntimeDirectoryTest : public testing::Test {
  protected:
   void SetUp() override { ::setenv("XDG_RUNTIME_DIR", runtime_.path().c_str(), 1); }
   void TearDown() override {
@@ -23,7 +25,7 @@ class RuntimeDirectory : public testing::Test {
   std::string make(bool for_everybody = false) {
     const auto made = make_runtime_directory(for_everybody);
     EXPECT_TRUE(made) << made.error().sentence;
-    return made.value_or("");
+    return made ? made->path : "";
   }
   static mode_t mode_of(const std::string& path) {
     struct stat st {};
@@ -46,24 +48,24 @@ class RuntimeDirectory : public testing::Test {
   const std::string ours_ = runtime_.path() + "/" + name_;
 };
 
-TEST_F(RuntimeDirectory, IsOursAloneInTheUsersRuntimeDirectory) {
+TEST_F(RuntimeDirectoryTest, IsOursAloneInTheUsersRuntimeDirectory) {
   EXPECT_EQ(ours_, make());
   EXPECT_EQ(0700u, mode_of(ours_));
 }
 
-TEST_F(RuntimeDirectory, IsTheSameAgain) {
+TEST_F(RuntimeDirectoryTest, IsTheSameAgain) {
   std::ofstream(make() + "/kept") << "1";
   EXPECT_EQ(ours_, make());
   EXPECT_TRUE(fs::exists(ours_ + "/kept"));
 }
 
-TEST_F(RuntimeDirectory, IsNeverASymbolicLink) {
+TEST_F(RuntimeDirectoryTest, IsNeverASymbolicLink) {
   fs::create_directory(runtime_.path() + "/elsewhere");
   fs::create_directory_symlink(runtime_.path() + "/elsewhere", ours_);
   expect_refused();
 }
 
-TEST_F(RuntimeDirectory, IsNeverADanglingLinkOrAFile) {
+TEST_F(RuntimeDirectoryTest, IsNeverADanglingLinkOrAFile) {
   fs::create_symlink(runtime_.path() + "/nowhere", ours_);
   expect_refused();
   fs::remove(ours_);
@@ -71,7 +73,7 @@ TEST_F(RuntimeDirectory, IsNeverADanglingLinkOrAFile) {
   expect_refused();
 }
 
-TEST_F(RuntimeDirectory, IsNeverOneThatOthersCanWriteInto) {
+TEST_F(RuntimeDirectoryTest, IsNeverOneThatOthersCanWriteInto) {
   for (const mode_t mode : {0770, 0702, 01777}) {
     fs::create_directory(ours_);
     ASSERT_EQ(0, ::chmod(ours_.c_str(), mode));
@@ -80,7 +82,7 @@ TEST_F(RuntimeDirectory, IsNeverOneThatOthersCanWriteInto) {
   }
 }
 
-TEST_F(RuntimeDirectory, IsNeverAForeignOne) {
+TEST_F(RuntimeDirectoryTest, IsNeverAForeignOne) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root, to make somebody else's directory";
   fs::create_directory(ours_);
   ASSERT_EQ(0, ::chown(ours_.c_str(), 12345, 12345));
@@ -88,7 +90,7 @@ TEST_F(RuntimeDirectory, IsNeverAForeignOne) {
   expect_refused();
 }
 
-TEST_F(RuntimeDirectory, GoesElsewhereWhereTheRuntimeDirectoryIsNoneOrRelative) {
+TEST_F(RuntimeDirectoryTest, GoesElsewhereWhereTheRuntimeDirectoryIsNoneOrRelative) {
   for (const char* place : {"/nonexistent", "relative", ""}) {
     ::setenv("XDG_RUNTIME_DIR", place, 1);
     const std::string made = make();
@@ -98,26 +100,43 @@ TEST_F(RuntimeDirectory, GoesElsewhereWhereTheRuntimeDirectoryIsNoneOrRelative) 
   }
 }
 
-TEST_F(RuntimeDirectory, OfASystemAgentIsInNoUsersAndReadableByAll) {
+TEST_F(RuntimeDirectoryTest, OfASystemAgentIsInNoUsersAndReadableByAll) {
   const std::string made = make(true);
   EXPECT_FALSE(made.starts_with(runtime_.path()));
   EXPECT_EQ(0755u, mode_of(made));
 }
 
-TEST_F(RuntimeDirectory, OfASystemAgentIsReadableByAllWhateverTheUmask) {
+TEST_F(RuntimeDirectoryTest, OfASystemAgentIsReadableByAllWhateverTheUmask) {
   const mode_t old = ::umask(077);
   const std::string made = make(true);
   ::umask(old);
   EXPECT_EQ(0755u, mode_of(made));
 }
 
-TEST_F(RuntimeDirectory, OfASystemAgentIsReadableByAllBesideThatOfRootsOwn) {
+TEST_F(RuntimeDirectoryTest, OfASystemAgentIsReadableByAllBesideThatOfRootsOwn) {
   ::unsetenv("XDG_RUNTIME_DIR");
   const std::string roots = make(false);
   const std::string made = make(true);
   EXPECT_NE(roots, made);
   EXPECT_EQ(0700u, mode_of(roots));
   EXPECT_EQ(0755u, mode_of(made));
+}
+
+// Sets a directory's age; an agent that lives holds its lock.
+TEST_F(RuntimeDirectoryTest, ClearsAwayWhatKilledAgentsLeftLongAgo) {
+  const std::string prefix = runtime_.path() + "/verbena-" + std::to_string(::geteuid()) + "-";
+  const timespec long_ago[2] = {{.tv_sec = 1'000'000}, {.tv_sec = 1'000'000}};
+  for (const char* other : {"1", "2", "3"}) fs::create_directory(prefix + other);
+  fs::create_directory(runtime_.path() + "/somebody-elses");
+  const base::UniqueFd alive(::open((prefix + "2").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(0, ::flock(alive.get(), LOCK_EX | LOCK_NB));
+  for (const auto& path : {prefix + "1", prefix + "2", runtime_.path() + "/somebody-elses"})
+    ASSERT_EQ(0, ::utimensat(AT_FDCWD, path.c_str(), long_ago, 0));
+  make();
+  EXPECT_FALSE(fs::exists(prefix + "1"));
+  EXPECT_TRUE(fs::exists(prefix + "2")) << "its agent lives";
+  EXPECT_TRUE(fs::exists(prefix + "3")) << "too young";
+  EXPECT_TRUE(fs::exists(runtime_.path() + "/somebody-elses"));
 }
 
 }  // namespace
