@@ -10,6 +10,21 @@
 
 namespace verbena::arena {
 
+namespace {
+
+// Reader and writer may meet in a buffer: the reader then throws its copy away, but the meeting itself must
+// be defined, so each word is an atomic access.
+void copy_words(DeviceTable* to, const DeviceTable* from) {
+  static_assert(sizeof(DeviceTable) % sizeof(uint64_t) == 0 && alignof(DeviceTable) >= alignof(uint64_t));
+  auto* target = reinterpret_cast<uint64_t*>(to);
+  auto* source = reinterpret_cast<uint64_t*>(const_cast<DeviceTable*>(from));
+  for (size_t i = 0; i < sizeof(DeviceTable) / sizeof(uint64_t); ++i)
+    std::atomic_ref(target[i]).store(std::atomic_ref(source[i]).load(std::memory_order_relaxed),
+                                     std::memory_order_relaxed);
+}
+
+}  // namespace
+
 std::string_view counter_name(Counter counter) {
   switch (counter) {
     case Counter::kAgentStarts:
@@ -94,7 +109,7 @@ std::optional<DeviceTable> Registry::read_view(unsigned view) const {
     if (before == 0 || (before & kDropped) != 0) return std::nullopt;
     std::optional<DeviceTable> copy;
     copy.emplace();
-    std::memcpy(static_cast<void*>(&*copy), &record.buffers[before & 1], sizeof(DeviceTable));
+    copy_words(&*copy, &record.buffers[before & 1]);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (record.published.load(std::memory_order_relaxed) == before) {
       copy->device_count = std::min(copy->device_count, kMaxDevices);
@@ -110,7 +125,7 @@ void Registry::publish_view(unsigned view, const DeviceTable& table) const {
   const uint64_t next = (record.published.load(std::memory_order_relaxed) & ~kDropped) + 1;
   // Who copies from the buffer that is written now must see the publication that took it out of use.
   std::atomic_thread_fence(std::memory_order_release);
-  std::memcpy(static_cast<void*>(&record.buffers[next & 1]), &table, sizeof table);
+  copy_words(&record.buffers[next & 1], &table);
   record.published.store(next, std::memory_order_release);
 }
 

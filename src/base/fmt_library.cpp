@@ -3,7 +3,7 @@
 // process.
 #include <fmt/format-inl.h>
 
-namespace fmt::inline v9::detail {
+namespace fmt::detail {
 
 template auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
 template char decimal_point_impl(locale_ref);
@@ -12,4 +12,4 @@ template void vformat_to(buffer<char>&, string_view, basic_format_args<buffer_co
 template auto dragonbox::to_decimal(float) noexcept -> dragonbox::decimal_fp<float>;
 template auto dragonbox::to_decimal(double) noexcept -> dragonbox::decimal_fp<double>;
 
-}  // namespace fmt::inline v9::detail
+}  // namespace fmt::detail

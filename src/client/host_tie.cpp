@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <thread>
@@ -24,6 +25,7 @@ constexpr base::Duration kLinger = base::seconds(1);
 // Constant-initialised and never destroyed (the pointer is leaked on purpose), see HostTie::instance.
 std::mutex instance_mutex;
 std::shared_ptr<HostTie>* current_instance = nullptr;
+std::atomic<const HostTie*> current_tie = nullptr;  // the same, for those who only compare
 bool fork_handlers_installed = false;
 
 }  // namespace
@@ -33,7 +35,10 @@ std::shared_ptr<HostTie> HostTie::instance() {
   if (!fork_handlers_installed)
     fork_handlers_installed =
         ::pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child) == 0;
-  if (current_instance == nullptr) current_instance = new std::shared_ptr<HostTie>(new HostTie());
+  if (current_instance == nullptr) {
+    current_instance = new std::shared_ptr<HostTie>(new HostTie());
+    current_tie.store(current_instance->get(), std::memory_order_release);
+  }
   return *current_instance;
 }
 
@@ -53,6 +58,7 @@ void HostTie::after_fork_in_child() {
     HostTie& parents = **current_instance;
     parents.abandon_in_child();
     parents.mutex_.unlock();
+    current_tie.store(nullptr, std::memory_order_release);
     current_instance = nullptr;  // what the program inherited keeps the old one alive, and is stale
   }
   instance_mutex.unlock();
@@ -75,8 +81,8 @@ void HostTie::abandon_in_child() {
 }
 
 bool HostTie::current() const {
-  const std::lock_guard lock(instance_mutex);
-  return current_instance != nullptr && current_instance->get() == this;
+  // Without a lock: callers hold locks of their own, which fork() takes in another order.
+  return current_tie.load(std::memory_order_acquire) == this;
 }
 
 base::Result<void> HostTie::acquire() {
