@@ -1,4 +1,7 @@
 // Asynchronous events: taken from the device's queue, acknowledged at the object they are about.
+#include <fcntl.h>
+#include <poll.h>
+
 #include "abi/abi.hpp"
 #include "abi/objects.hpp"
 
@@ -44,6 +47,16 @@ base::Result<void> get_event(ibv_context* context, ibv_async_event* event) {
   return {};
 }
 
+// The descriptor to wait on before taking an event; -1: the program wants no wait, or there is nothing to
+// wait for.
+int blocking_descriptor(ibv_context* context) noexcept {
+  const Context& ours = Context::from(context);
+  if (!guarded([&] { return ours.usable(); })) return -1;
+  const int fd = ours.open->events().fd();
+  const int flags = fd >= 0 ? ::fcntl(fd, F_GETFL) : -1;
+  return flags >= 0 && (flags & O_NONBLOCK) == 0 ? fd : -1;
+}
+
 // Destroying an object waits until as many of its events were acknowledged as were handed out.
 template <typename Object>
 void acknowledge(Object& object, uint32_t Object::*completed) {
@@ -58,7 +71,11 @@ void acknowledge(Object& object, uint32_t Object::*completed) {
 
 using namespace verbena;
 
-VERBENA_ENTRY int vb_ibv_get_async_event(ibv_context* context, ibv_async_event* event) noexcept {
+// Not noexcept: programs end their event threads by pthread_cancel(), which unwinds from the poll.
+VERBENA_ENTRY int vb_ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  const int fd = abi::blocking_descriptor(context);
+  pollfd ready{fd, POLLIN, 0};
+  if (fd >= 0 && ::poll(&ready, 1, -1) < 0) return -1;  // EINTR, as read(2) has it
   return abi::minus_one(abi::guarded([&] { return abi::get_event(context, event); }));
 }
 VERBENA_SAME_PROTOTYPE(ibv_get_async_event);

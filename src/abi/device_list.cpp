@@ -45,16 +45,17 @@ void release_device_locked(Device& device) {
 }
 
 base::Result<std::vector<Device*>> acquire_devices() {
-  auto table = client::list_devices();
-  if (!table) return std::unexpected(table.error());
+  const auto listed = client::list_devices();
+  if (!listed) return std::unexpected(listed.error());
+  const arena::DeviceTable& table = **listed;
 
   std::vector<Device*> now;
   now.reserve(arena::kMaxDevices);
   ProcessState& process = state();
   const std::lock_guard lock(process.mutex);
-  const int count = static_cast<int>(std::min(table->device_count, arena::kMaxDevices));
+  const int count = static_cast<int>(std::min(table.device_count, arena::kMaxDevices));
   for (int index = 0; index < count; ++index) {
-    const arena::DeviceRecord& record = table->devices[index];
+    const arena::DeviceRecord& record = table.devices[index];
     const auto known = std::ranges::find_if(
         process.devices, [&](const Device* device) { return shows(*device, record, index); });
     now.push_back(known != process.devices.end() ? *known : make_device(record, index));

@@ -15,6 +15,7 @@ namespace verbena::agent {
 namespace {
 
 constexpr size_t kMaxSessions = 2048;
+constexpr int kMaxLeaseSessions = 64;  // other users' connections must not crowd our own out
 constexpr base::Duration kHelloTimeout = base::seconds(5);
 
 }  // namespace
@@ -45,7 +46,8 @@ void Agent::run(int stop) {
     loop_.run_once(next_deadline(base::now()));
     tick(base::now());
   }
-  views_->remove_all();
+  // Programs that only read files don't know that we leave; the next agent of this user clears up after them.
+  if (!view_in_use(directory_.path)) views_->remove_all();
 }
 
 void Agent::tick(base::Instant now) {
@@ -122,7 +124,8 @@ void Agent::accept(int listener, bool for_leases) {
            {EACCES, fmt::format("this is the host agent of uid {}, you are uid {}", ::geteuid(), peer->uid)});
     return;
   }
-  if (sessions_.size() >= kMaxSessions) {
+  const auto of_lessees = std::ranges::count_if(sessions_, [](const auto& s) { return s.second.for_leases; });
+  if (sessions_.size() >= kMaxSessions || (for_leases && of_lessees >= kMaxLeaseSessions)) {
     refuse(session, {EAGAIN, "the host agent has too many connections; try again in a moment"});
     return;
   }

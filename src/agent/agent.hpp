@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agent/event_loop.hpp"
+#include "agent/runtime_directory.hpp"
 #include "agent/slot_table.hpp"
 #include "agent/takeover.hpp"
 #include "agent/view_table.hpp"
@@ -125,7 +126,7 @@ class Agent {
   base::UniqueFd interface_watch_;
   std::optional<base::Instant> interfaces_due_;  // a burst of changes is looked at once
 
-  base::UniqueFd directory_lock_;
+  RuntimeDirectory directory_;
   base::UniqueFd registry_fd_;
   base::UniqueFd registry_readonly_;
   arena::Registry registry_;

@@ -19,12 +19,16 @@ using verbena::agent::Agent;
 using verbena::agent::Options;
 using verbena::base::UniqueFd;
 
-// 250 processes with four descriptors each and 251 sockets don't fit into the usual soft limit of 1024.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
+// Limits of the program that happened to start us aren't meant for us. And 250 processes with four
+// descriptors each and 251 sockets don't fit into the usual soft limit of 1024.
+void raise_limits() {
+  for (const auto kind : {RLIMIT_NOFILE, RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_AS}) {
+    rlimit limit{};
+    if (::getrlimit(kind, &limit) != 0) continue;
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(kind, &limit);
+  }
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 UniqueFd block_and_watch_signals() {
@@ -58,6 +62,7 @@ int supervise() {
     std::cerr << "verbena-agent: a system agent runs already (" << name.error().sentence << ")\n";
     return 1;
   }
+  std::signal(SIGCHLD, SIG_DFL);  // ignored by whoever started us, it would hide how the agent ended
   UniqueFd park;
   for (;;) {
     int ends[2];
@@ -86,13 +91,14 @@ int supervise() {
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (WIFEXITED(status)) return WEXITSTATUS(status);
+    ::usleep(50'000);  // an agent that dies at once must not become a storm of them
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  raise_descriptor_limit();
+  raise_limits();
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) != "--system") {
       std::cerr << "verbena-agent: unknown argument '" << argv[i] << "'; see `verbena agent --help`\n";

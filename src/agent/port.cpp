@@ -36,6 +36,7 @@ void Agent::take_port() {
   if (owner >= 0 && owner != static_cast<int64_t>(::geteuid())) {
     auto leased = lease_from_owner(static_cast<uid_t>(owner));
     if (leased) return;
+    port_retry_ = base::now() + base::seconds(1);
     return go_without_port(
         fmt::format("UDP port {} belongs to uid {}, which gives no slots away ({}); programs of yours reach "
                     "each other all the same",
@@ -138,7 +139,7 @@ void Agent::on_lease_lost() {
   lease_.reset();
   port_retry_.reset();
   take_port();
-  if (!lease_ && group_.empty()) port_retry_ = base::now() + base::milliseconds(200);
+  if (!lease_ && group_.empty()) port_retry_ = base::now() + base::seconds(1);
 }
 
 void Agent::show_park_to_keeper() {

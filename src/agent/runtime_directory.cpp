@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "agent/takeover.hpp"
 #include "ipc/process_id.hpp"
 
 namespace verbena::agent {
@@ -43,7 +44,8 @@ void sweep(const std::string& place, const std::string& prefix, const std::strin
   std::vector<fs::path> left_behind;
   for (const auto& entry : fs::directory_iterator(place, ignored)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with(prefix) && name != ours && stale(entry.path())) left_behind.push_back(entry.path());
+    if (name.starts_with(prefix) && name != ours && stale(entry.path()) && !view_in_use(entry.path()))
+      left_behind.push_back(entry.path());
   }
   for (const auto& path : left_behind) fs::remove_all(path, ignored);
 }

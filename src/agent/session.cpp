@@ -13,6 +13,8 @@
 namespace verbena::agent {
 namespace {
 
+constexpr size_t kMostLeased = 96;
+
 base::Error protocol_error(std::string sentence) { return {EPROTO, std::move(sentence)}; }
 
 }  // namespace
@@ -138,12 +140,12 @@ base::Result<Claim> Agent::attach(Session& session, ipc::Message& message) {
   const auto wanted = message.as<ipc::Attach>();
   if (!wanted) return std::unexpected(wanted.error());
   if (session.slot) return base::fail(EPROTO, "a connection attaches once");
-  if (message.fds.empty())
-    for (const int number : {wanted->tables, wanted->rings})
-      message.fds.push_back(ipc::open_descriptor_of(session.peer.pid, number));
-  if (message.fds.size() != 2) return base::fail(EPROTO, "an Attach brings two segments");
   base::UniqueFd pidfd = ipc::pidfd_of_peer(session.socket.get());
   if (!pidfd) return base::fail(ESRCH, "the process that attaches is gone");
+  if (message.fds.empty())
+    for (const int number : {wanted->tables, wanted->rings})
+      message.fds.push_back(ipc::copy_descriptor(pidfd.get(), number));
+  if (message.fds.size() != 2) return base::fail(EPROTO, "an Attach brings two segments");
   auto sealed = arena::check_sealed(message.fds[0].get(), arena::Sharing::kOwnerWrites, arena::kTablesSize);
   if (!sealed) return base::fail(EPROTO, "tables: " + sealed.error().sentence);
   sealed = arena::check_sealed(message.fds[1].get(), arena::Sharing::kPeersWrite, arena::kRingsSize);
@@ -171,8 +173,8 @@ base::Result<Claim> Agent::attach(Session& session, ipc::Message& message) {
     for (const auto slot : slots_->in_state(arena::SlotState::kActive)) {
       const auto& attachment = attachments_[slot.value];
       const Owner holder = slots_->owner(slot);
-      if (holder.pid == owner.pid && holder.start_ticks == owner.start_ticks && attachment &&
-          attachment->session < 0)
+      if (owner.pid != 0 && holder.pid == owner.pid && holder.start_ticks == owner.start_ticks &&
+          attachment && attachment->session < 0)
         end_attachment(slot, arena::Counter::kDetached);
     }
     claim = slots_->claim(base::now(), owner);
@@ -269,6 +271,14 @@ void Agent::on_lease(Session& session, const ipc::Message& message) {
   const Owner lessee{.pid = static_cast<uint32_t>(session.peer.pid),
                      .start_ticks = ipc::start_ticks_of(session.peer.pid),
                      .uid = session.peer.uid};
+  // One agent a user, and never so many that the port's owner has none left.
+  for (const auto& [socket, other] : sessions_)
+    if (other.lease && other.peer.uid == session.peer.uid)
+      return refuse(session, {EBUSY, fmt::format("uid {} has its lease already", session.peer.uid)});
+  const auto mine = [&](base::Slot slot) { return slots_->owner(slot).uid == session.peer.uid; };
+  const auto leased = slots_->in_state(arena::SlotState::kLeased);
+  if (leased.size() - static_cast<size_t>(std::ranges::count_if(leased, mine)) >= kMostLeased)
+    return refuse(session, {ENOMEM, "too many slots are leased to other users already"});
   const auto range = slots_->lease({wanted->first, wanted->count}, lessee);
   if (!range) return refuse(session, range.error());
   session.lease = *range;

@@ -80,7 +80,7 @@ base::Result<void> Agent::use_registry(base::UniqueFd fd, arena::Registry regist
 
   views_.reset();
   slots_.reset();
-  directory_lock_ = std::move(directory->lock);
+  directory_ = std::move(*directory);
   registry_fd_ = std::move(fd);
   registry_readonly_ = std::move(readonly);
   registry_ = std::move(registry);
@@ -94,8 +94,9 @@ base::Result<void> Agent::use_registry(base::UniqueFd fd, arena::Registry regist
   slots_.emplace(registry_, base::random_u64());
   if (const uint32_t leased = layout.leased.load(); leased != 0)
     slots_->limit_to({leased >> 16, leased & 0xffff});
-  const uint64_t guid = host_guid(machine_id(), ipc::namespace_inode("net"), *interfaces);
-  views_.emplace(registry_, std::move(directory->path), guid, std::move(*interfaces));
+  if (layout.host_guid.load() == 0)
+    layout.host_guid.store(host_guid(machine_id(), ipc::namespace_inode("net"), *interfaces));
+  views_.emplace(registry_, directory_.path, layout.host_guid.load(), std::move(*interfaces));
   for (auto& attachment : attachments_) attachment.reset();
   if (same_pids) {
     adopt_slots();
@@ -111,6 +112,10 @@ base::Result<void> Agent::use_registry(base::UniqueFd fd, arena::Registry regist
 void Agent::adopt_slots() {
   for (const auto slot : slots_->in_state(arena::SlotState::kActive)) {
     const Owner owner = slots_->owner(slot);
+    if (owner.pid == 0) {  // in a pid namespace that the agent before us didn't see either: it will come back
+      attachments_[slot.value].emplace();
+      continue;
+    }
     // Opened first, compared second: the start time then speaks of the process that the pidfd names.
     base::UniqueFd pidfd = ipc::open_pidfd(static_cast<pid_t>(owner.pid));
     if (!pidfd || !alive(owner)) {

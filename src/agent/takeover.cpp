@@ -3,11 +3,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 
 #include "arena/registry.hpp"
@@ -64,6 +64,19 @@ std::vector<Survivor> find_survivors() {
   return survivors;
 }
 
+bool view_in_use(const std::string& directory) {
+  const std::string wanted = "VERBENA_VIEW=" + directory + "/";
+  return any_entry("/proc", [&](const std::string& process) {
+    struct stat st {};
+    const std::string home = "/proc/" + process;
+    if (std::atoi(process.c_str()) <= 0 || ::stat(home.c_str(), &st) != 0 || st.st_uid != ::geteuid())
+      return false;
+    std::ifstream file(home + "/environ");
+    const std::string environment((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    return environment.find(wanted) != std::string::npos;
+  });
+}
+
 std::optional<base::UniqueFd> open_latest_registry(const std::vector<Survivor>& survivors) {
   std::optional<base::UniqueFd> latest;
   uint32_t generation = 0;
@@ -88,8 +101,7 @@ std::optional<base::UniqueFd> fetch_park(const std::vector<Survivor>& survivors)
     any_entry("/proc/" + std::to_string(survivor.pid) + "/fd", [&](const std::string& fd) {
       if (!link_target("/proc/" + std::to_string(survivor.pid) + "/fd/" + fd).starts_with("socket:"))
         return false;
-      base::UniqueFd copy(
-          static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd.get(), std::atoi(fd.c_str()), 0)));
+      base::UniqueFd copy = ipc::copy_descriptor(pidfd.get(), std::atoi(fd.c_str()));
       // Looking takes nothing out, so it is safe to try every socket of that process.
       if (!copy || !net::look_into_park(copy.get())) return false;
       park = std::move(copy);

@@ -20,6 +20,9 @@ struct Survivor {
 // Processes of our user that hold a registry of this network namespace.
 [[nodiscard]] std::vector<Survivor> find_survivors();
 
+// Whether a program that `verbena run` started, or a child of one, looks at files below this directory.
+[[nodiscard]] bool view_in_use(const std::string& directory);
+
 // Opens the registry of the latest agent among the survivors', for writing.
 [[nodiscard]] std::optional<base::UniqueFd> open_latest_registry(const std::vector<Survivor>& survivors);
 

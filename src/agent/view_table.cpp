@@ -53,8 +53,8 @@ void ViewTable::make(unsigned index, std::string_view spec, const ipc::DeviceSpe
 bool ViewTable::rebuild(unsigned index) {
   View& view = *views_[index];
   const auto previous = registry_.read_view(index);
-  const auto table = build_devices(view.devices, interfaces_, host_guid_, previous ? &*previous : nullptr);
-  const bool changed = !previous || std::memcmp(&*previous, &table, sizeof table) != 0;
+  const auto table = build_devices(view.devices, interfaces_, host_guid_, previous.get());
+  const bool changed = !previous || std::memcmp(previous.get(), &table, sizeof table) != 0;
   if (changed) registry_.publish_view(index, table);
   // Without its tree a view still serves everything but what reads files: say so, go on.
   if (auto written = view.tree.write(tree_of(table, interfaces_)); !written)

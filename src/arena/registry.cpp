@@ -99,17 +99,17 @@ uint64_t Registry::counted(Counter counter) const {
   return layout().counters[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
 }
 
-std::optional<DeviceTable> Registry::read_view(unsigned view) const {
+std::shared_ptr<const DeviceTable> Registry::read_view(unsigned view) const {
   CHECK(view < kMaxViews);
   const ViewRecord& record = layout().views[view];
   // The writer fills the other buffer, then publishes. A copy is whole if no two publications passed
   // meanwhile.
   for (;;) {
     const uint64_t before = record.published.load(std::memory_order_acquire);
-    if (before == 0 || (before & kDropped) != 0) return std::nullopt;
-    std::optional<DeviceTable> copy;
-    copy.emplace();
-    copy_words(&*copy, &record.buffers[before & 1]);
+    if (before == 0 || (before & kDropped) != 0) return nullptr;
+    // Not on the stack: 50 KiB, and threads of other people's programs have small ones.
+    auto copy = std::make_shared<DeviceTable>();
+    copy_words(copy.get(), &record.buffers[before & 1]);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (record.published.load(std::memory_order_relaxed) == before) {
       copy->device_count = std::min(copy->device_count, kMaxDevices);

@@ -5,7 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string_view>
 
 #include "arena/device_table.hpp"
@@ -93,9 +93,11 @@ struct RegistryLayout {
   std::atomic<uint32_t> generation;  // of the agent: one more each time one takes over
   std::atomic<int32_t> agent_pid;
   std::atomic<uint32_t> has_group;  // a group of steered sockets lies in the park
-  std::atomic<uint32_t>
-      leased;              // first << 16 | count: the slots we have of another user's agent; 0: all are ours
-  uint64_t pid_namespace;  // in which the pids here have a meaning
+  std::atomic<uint64_t>
+      host_guid;                 // as the first agent made it: devices keep theirs while a process sees them
+  std::atomic<uint32_t> leased;  //              // first << 16 | count: the slots we have of another user's
+                                 //              agent; 0: all are ours
+  uint64_t pid_namespace;        // in which the pids here have a meaning
   std::atomic<uint64_t> counters[64];
   SlotRecord slots[256];
   ObserverRecord observers[kMaxObservers];
@@ -121,7 +123,7 @@ class Registry {
   [[nodiscard]] uint64_t counted(Counter counter) const;
 
   // A consistent copy of a view's devices; nothing if there is no such view.
-  [[nodiscard]] std::optional<DeviceTable> read_view(unsigned view) const;
+  [[nodiscard]] std::shared_ptr<const DeviceTable> read_view(unsigned view) const;
   void publish_view(unsigned view, const DeviceTable& table) const;
   // Names a view for `spec`; publish_view makes it visible.
   void name_view(unsigned view, std::string_view spec) const;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 namespace verbena::arena {
 namespace {
@@ -28,6 +29,14 @@ base::Result<Mapping> map(int fd, size_t size, Access access) {
 }
 
 base::Result<Segment> create_sealed(const char* name, size_t size, Sharing sharing) {
+  // Past this limit ftruncate() doesn't fail, it kills (SIGXFSZ), though a memfd is no file that fills a
+  // disk.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size)
+    return base::fail(
+        EFBIG,
+        fmt::format("a shared segment of {} MiB is larger than this process may make files (ulimit -f)",
+                    size >> 20));
   base::UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return base::fail_errno("creating a shared segment");
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0)

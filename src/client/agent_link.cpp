@@ -71,6 +71,9 @@ std::string wanted_devices() {
 }
 
 base::Result<AgentLink> connect_agent(const LinkRequest& request) {
+  if (request.devices.size() >= sizeof ipc::Hello{}.spec)
+    return base::fail(EINVAL, fmt::format("{} is longer than {} characters", ipc::kDevicesVariable,
+                                          sizeof ipc::Hello{}.spec - 1));
   const base::Instant begin = base::now();
   const base::Instant deadline = begin + request.timeout;
   base::Instant launch_at = begin + request.patience;

@@ -45,12 +45,12 @@ base::Error no_such_device(std::string_view name) {
 
 }  // namespace
 
-base::Result<arena::DeviceTable> list_devices() {
+base::Result<std::shared_ptr<const arena::DeviceTable>> list_devices() {
   auto link = connect_agent({.devices = wanted_devices()});
   if (!link) return std::unexpected(link.error());
   auto table = link->registry.read_view(link->welcome.view);
   if (!table) return base::fail(EIO, "the host agent shows no devices");
-  return *table;
+  return table;
 }
 
 struct OpenDevice::Impl final : DeviceListener {
@@ -95,7 +95,7 @@ base::Result<std::unique_ptr<OpenDevice>> OpenDevice::open(std::string_view name
   if (!events) return std::unexpected(events.error());
   impl->events = std::move(*events);
   if (auto acquired = impl->tie->acquire(); !acquired) return std::unexpected(acquired.error());
-  if (find_device(impl->tie->devices(), name) == nullptr) {
+  if (find_device(*impl->tie->devices(), name) == nullptr) {
     impl->tie->release();
     return std::unexpected(no_such_device(name));
   }
@@ -120,7 +120,7 @@ base::Result<std::unique_ptr<OpenDevice>> OpenDevice::import(int cmd_fd) {
 base::Result<arena::DeviceRecord> OpenDevice::record() const {
   if (stale()) return base::fail(EIO, "this device was opened before fork(); the child must open its own");
   const auto table = impl_->tie->devices();
-  const auto* found = find_device(table, impl_->name);
+  const auto* found = find_device(*table, impl_->name);
   if (found == nullptr) return std::unexpected(no_such_device(impl_->name));
   return *found;
 }

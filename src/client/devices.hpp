@@ -13,7 +13,7 @@
 namespace verbena::client {
 
 // The devices of this process's view. Starts the host agent if none runs; takes no slot.
-[[nodiscard]] base::Result<arena::DeviceTable> list_devices();
+[[nodiscard]] base::Result<std::shared_ptr<const arena::DeviceTable>> list_devices();
 
 // One open device: holds the process's slot, gets the device's asynchronous events.
 // After fork() the child's inherited ones are stale: every call on them fails with EIO, and closing is

@@ -128,9 +128,21 @@ base::Slot HostTie::slot() const {
   return {static_cast<uint8_t>(connection_.claim.slot)};
 }
 
-arena::DeviceTable HostTie::devices() const {
+std::shared_ptr<const arena::DeviceTable> HostTie::devices() const {
+  static const auto kNone = std::make_shared<const arena::DeviceTable>();
   const std::lock_guard lock(mutex_);
-  return devices_ ? *devices_ : arena::DeviceTable{};
+  return devices_ ? devices_ : kNone;
+}
+
+void HostTie::drop_attachment() {
+  connection_ = {};
+  attached_ = false;
+  lost_ = false;
+  tables_.mapping = {};
+  rings_.mapping = {};
+  tables_fd_.reset();
+  rings_fd_.reset();
+  devices_.reset();
 }
 
 int HostTie::roce_socket() const {
@@ -153,19 +165,23 @@ base::Result<void> HostTie::attach_first() {
     tables_fd_ = base::GuardedFd(std::move(tables->fd));
     rings_fd_ = base::GuardedFd(std::move(rings->fd));
   }
-  auto connection = connect(nullptr, {});
-  if (!connection) return std::unexpected(connection.error());
-  auto devices = connection->registry.read_view(connection->view);
-  if (!devices) return base::fail(EIO, "the host agent shows no devices");
-  {
-    const std::lock_guard lock(mutex_);
-    head->slot.store(connection->claim.slot);
-    connection_ = std::move(*connection);
-    devices_ = std::make_unique<arena::DeviceTable>(*devices);
-    attached_ = true;
-    lost_ = false;
+  auto started = start_helper();
+  auto connection =
+      started ? connect(nullptr, {}) : base::Result<Connection>(std::unexpected(started.error()));
+  auto devices = connection ? connection->registry.read_view(connection->view) : nullptr;
+  const std::lock_guard lock(mutex_);
+  if (!devices) {
+    drop_attachment();
+    if (!connection) return std::unexpected(connection.error());
+    return base::fail(EIO, "the host agent shows no devices");
   }
-  return start_helper();
+  head->slot.store(connection->claim.slot);
+  connection_ = std::move(*connection);
+  devices_ = std::move(devices);
+  attached_ = true;
+  lost_ = false;
+  wake();  // the helper thread has something to look after
+  return {};
 }
 
 base::Result<HostTie::Connection> HostTie::connect(const Claim* resume, base::Duration patience) {
@@ -224,13 +240,16 @@ base::Result<HostTie::Connection> HostTie::connect(const Claim* resume, base::Du
 }
 
 base::Result<void> HostTie::start_helper() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-    return base::fail_errno("creating a socketpair");
   {
     const std::lock_guard lock(mutex_);
+    idle_since_ = base::now();
+    if (helper_runs_) return {};
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+      return base::fail_errno("creating a socketpair");
     wake_ = base::GuardedFd(base::UniqueFd(ends[0]));
     woken_ = base::GuardedFd(base::UniqueFd(ends[1]));
+    helper_runs_ = true;
   }
   // The program's signals are its own threads' business.
   sigset_t all;
@@ -244,6 +263,8 @@ base::Result<void> HostTie::start_helper() {
       self->help();
     }).detach();
   } catch (const std::system_error& error) {
+    const std::lock_guard lock(mutex_);
+    helper_runs_ = false;
     started =
         base::fail(error.code().value(), "the helper thread can't be started: " + std::string(error.what()));
   }
@@ -261,6 +282,7 @@ void HostTie::help() {
   for (;;) {
     pollfd ready[2] = {{-1, POLLIN, 0}, {-1, POLLIN, 0}};
     int timeout_ms = -1;
+    bool disconnected = false;
     {
       const std::lock_guard lock(mutex_);
       ready[0].fd = connection_.socket.get();
@@ -268,8 +290,9 @@ void HostTie::help() {
       if (users_ == 0) timeout_ms = static_cast<int>(kLinger.count() / 1'000'000) + 1;
       // Without a slot there is nobody to come back to: only the end of the last user is waited for.
       if (lost_) ready[0].fd = -1;
+      disconnected = attached_ && !lost_ && ready[0].fd < 0;
     }
-    if (ready[0].fd < 0 && !lost_) {
+    if (disconnected) {
       reconnect();
       continue;
     }
@@ -292,15 +315,10 @@ bool HostTie::detach_if_idle() {
     const std::lock_guard lock(mutex_);
     if (users_ > 0 || base::now() - idle_since_ < kLinger) return false;
     leaving = std::move(connection_);
-    attached_ = false;
-    lost_ = false;
+    drop_attachment();
     wake_.reset();
     woken_.reset();
-    tables_.mapping = {};
-    rings_.mapping = {};
-    tables_fd_.reset();
-    rings_fd_.reset();
-    devices_.reset();
+    helper_runs_ = false;
   }
   const int socket = leaving.socket.get();
   if (socket >= 0 && ipc::send(socket, ipc::Detach{}))
@@ -347,13 +365,19 @@ void HostTie::reconnect() {
   if (connection) {
     {
       const std::lock_guard lock(mutex_);
+      if (!attached_) return;
       connection_ = std::move(*connection);
       reinterpret_cast<arena::TablesHead*>(tables_.mapping.data())->slot.store(connection_.claim.slot);
     }
     return tell_change();  // what changed while no agent ran
   }
   const auto& error = connection.error();
-  if (error.code == ETIMEDOUT || error.code == EAGAIN) return;  // help() tries again
+  // Only the agent's word on the slot, or segments that the program closed, are final. All else may pass: no
+  // descriptor left, no memory, an agent that can't be started now.
+  if (error.code != EBUSY && error.code != EINVAL && error.code != EBADF) {
+    ::poll(nullptr, 0, 100);
+    return;  // help() tries again
+  }
   base::explain(error);
   {
     const std::lock_guard lock(mutex_);
@@ -364,18 +388,18 @@ void HostTie::reconnect() {
 }
 
 void HostTie::tell_change() {
-  std::unique_ptr<arena::DeviceTable> before;
-  arena::DeviceTable after;
+  std::shared_ptr<const arena::DeviceTable> before;
+  std::shared_ptr<const arena::DeviceTable> after;
   {
     const std::lock_guard lock(mutex_);
-    auto now = connection_.registry.read_view(connection_.view);
-    if (!now || !devices_) return;
-    after = *now;
-    before = std::exchange(devices_, std::make_unique<arena::DeviceTable>(after));
+    if (!devices_ || !connection_.registry) return;
+    after = connection_.registry.read_view(connection_.view);
+    if (!after) return;
+    before = std::exchange(devices_, after);
   }
-  if (std::memcmp(before.get(), &after, sizeof after) == 0) return;
+  if (std::memcmp(before.get(), after.get(), sizeof *after) == 0) return;
   const std::lock_guard lock(listeners_mutex_);
-  for (auto* listener : listeners_) listener->on_devices_changed(*before, after);
+  for (auto* listener : listeners_) listener->on_devices_changed(*before, *after);
 }
 
 }  // namespace verbena::client

@@ -43,7 +43,7 @@ class HostTie {
   // False in a child of fork() for what its parent opened.
   [[nodiscard]] bool current() const;
   [[nodiscard]] base::Slot slot() const;
-  [[nodiscard]] arena::DeviceTable devices() const;
+  [[nodiscard]] std::shared_ptr<const arena::DeviceTable> devices() const;
   // The slot's socket on the RoCEv2 port; -1: this host's port is another user's.
   [[nodiscard]] int roce_socket() const;
 
@@ -65,6 +65,7 @@ class HostTie {
 
   HostTie() = default;
   [[nodiscard]] base::Result<void> attach_first();
+  void drop_attachment();  // with mutex_ held
   [[nodiscard]] base::Result<Connection> connect(const Claim* resume, base::Duration patience);
   [[nodiscard]] base::Result<void> start_helper();
   void abandon_in_child();
@@ -93,7 +94,8 @@ class HostTie {
   Connection connection_;
   base::GuardedFd wake_;   // a byte into this end
   base::GuardedFd woken_;  // wakes the helper thread, which sleeps on this one
-  std::unique_ptr<arena::DeviceTable> devices_;
+  std::shared_ptr<const arena::DeviceTable> devices_;
+  bool helper_runs_ = false;
   std::vector<DeviceListener*> listeners_;
   std::mutex
       listeners_mutex_;  // held while listeners are called, so that unlisten() waits for a call under way

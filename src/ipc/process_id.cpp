@@ -1,6 +1,5 @@
 #include "ipc/process_id.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -38,9 +37,8 @@ pid_t pid_of_pidfd(int pidfd) {
   return -1;
 }
 
-base::UniqueFd open_descriptor_of(pid_t pid, int number) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(number);
-  return base::UniqueFd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+base::UniqueFd copy_descriptor(int pidfd, int number) {
+  return base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd, number, 0)));
 }
 
 bool maps_file(pid_t pid, const std::string& name) {

@@ -16,9 +16,9 @@ namespace verbena::ipc {
 [[nodiscard]] base::UniqueFd open_pidfd(pid_t pid);
 // The pid that a pidfd names, in our pid namespace; 0 if it lies outside, -1 if it is dead or not a pidfd.
 [[nodiscard]] pid_t pid_of_pidfd(int pidfd);
-// A descriptor of another process of ours, opened anew: for memfds, which that can be done with. Empty: it
-// can't.
-[[nodiscard]] base::UniqueFd open_descriptor_of(pid_t pid, int number);
+// A copy of another process's descriptor. Empty: it has none of that number, or the kernel refuses (Yama,
+// seccomp).
+[[nodiscard]] base::UniqueFd copy_descriptor(int pidfd, int number);
 // Whether a process maps a file whose name begins so, such as "/memfd:verbena-tables".
 [[nodiscard]] bool maps_file(pid_t pid, const std::string& name);
 // A number that names a namespace of ours: "net", "pid", "user".

@@ -133,6 +133,26 @@ TEST_F(Users, PortGoesToTheOneWhoIsLeft) {
   EXPECT_TRUE(reached(bert, "now on the network"));
 }
 
+TEST_F(Users, NobodyCanLeaseAllSlots) {
+  Member anna = enlist_as(kAnna);
+  Member bert = enlist_as(kBert);
+  // Root, as any other user, gets one range; with more connections it gets no more.
+  std::vector<base::UniqueFd> greedy;
+  unsigned granted = 0;
+  for (int i = 0; i < 12; ++i) {
+    auto socket = ipc::connect_to(ipc::port_owner_name());
+    ASSERT_TRUE(socket);
+    ASSERT_TRUE(ipc::send(socket->get(), ipc::Lease{}));
+    auto answer = ipc::receive_until(socket->get(), base::now() + base::seconds(5));
+    ASSERT_TRUE(answer);
+    granted += answer->kind == ipc::Kind::kLeased ? 1 : 0;
+    greedy.push_back(std::move(*socket));
+  }
+  EXPECT_EQ(granted, 1u);
+  Member another = enlist_as(kAnna);
+  EXPECT_TRUE(reached(another, "room for the owner"));
+}
+
 TEST_F(Users, WrongUserIsRefused) {
   Member anna = enlist_as(kAnna);
   auto socket = ipc::connect_to(ipc::user_agent_name(kAnna));

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <atomic>
+#include <thread>
 
 #include <cstdlib>
 #include <cstring>
@@ -284,6 +287,61 @@ TEST(Fronts, LoadedApartShareOneCore) { EXPECT_EQ(0, run_with_library_path(TWO_F
 
 TEST(Fronts, ServeAProgramThatFindsThemAsNcclDoes) {
   EXPECT_EQ(0, run_with_library_path(NCCL_CLIENT " devices"));
+}
+
+// Programs end their event threads so.
+TEST_F(Device, ThreadThatWaitsForEventsCanBeCancelled) {
+  pthread_t thread;
+  ASSERT_EQ(0, pthread_create(
+                   &thread, nullptr,
+                   [](void* opened) -> void* {
+                     ibv_async_event event;
+                     ibv_get_async_event(static_cast<ibv_context*>(opened), &event);
+                     return nullptr;
+                   },
+                   context));
+  usleep(50'000);
+  ASSERT_EQ(0, pthread_cancel(thread));
+  void* result = nullptr;
+  ASSERT_EQ(0, pthread_join(thread, &result));
+  EXPECT_EQ(PTHREAD_CANCELED, result);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their frames are many times as large
+TEST_F(Device, OpensOnASmallStack) {
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  ASSERT_EQ(0, pthread_attr_setstacksize(&small, 128 * 1024));
+  pthread_t thread;
+  ASSERT_EQ(0, pthread_create(
+                   &thread, &small,
+                   [](void*) -> void* {
+                     ibv_device** list = ibv_get_device_list(nullptr);
+                     ibv_context* own = list != nullptr ? ibv_open_device(list[0]) : nullptr;
+                     if (list != nullptr) ibv_free_device_list(list);
+                     if (own != nullptr) ibv_close_device(own);
+                     return own;
+                   },
+                   nullptr));
+  void* opened = nullptr;
+  ASSERT_EQ(0, pthread_join(thread, &opened));
+  EXPECT_NE(nullptr, opened);
+}
+#endif
+
+// fork() takes our locks; a thread that lists devices through RDMA CM takes them, too.
+TEST_F(Device, ForkingWhileDevicesAreListedDoesNotHang) {
+  std::atomic<bool> stop = false;
+  std::thread lister([&] {
+    while (!stop) rdma_free_devices(rdma_get_devices(nullptr));
+  });
+  for (int i = 0; i < 200; ++i) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    ASSERT_EQ(child, waitpid(child, nullptr, 0));
+  }
+  stop = true;
+  lister.join();
 }
 
 }  // namespace

@@ -101,7 +101,8 @@ TEST(OpenDescriptor, OfAnotherProcessIsTheSameMemory) {
   const base::UniqueFd file(::memfd_create("test", MFD_CLOEXEC));
   ASSERT_EQ(4, ::pwrite(file.get(), "seen", 4, 0));
   Child child;  // has inherited it
-  const auto opened = open_descriptor_of(child.pid(), file.get());
+  const auto pidfd = open_pidfd(child.pid());
+  const auto opened = copy_descriptor(pidfd.get(), file.get());
   ASSERT_TRUE(opened);
   char text[5]{};
   EXPECT_EQ(4, ::pread(opened.get(), text, 4, 0));
@@ -111,11 +112,11 @@ TEST(OpenDescriptor, OfAnotherProcessIsTheSameMemory) {
 
 TEST(OpenDescriptor, ThatIsNotThereOrOfNobodyIsNone) {
   Child child;
-  EXPECT_FALSE(open_descriptor_of(child.pid(), 9999));
-  EXPECT_FALSE(open_descriptor_of(child.pid(), -1));
-  const pid_t pid = child.pid();
+  const auto pidfd = open_pidfd(child.pid());
+  EXPECT_FALSE(copy_descriptor(pidfd.get(), 9999));
+  EXPECT_FALSE(copy_descriptor(pidfd.get(), -1));
   child.end();
-  EXPECT_FALSE(open_descriptor_of(pid, 0));
+  EXPECT_FALSE(copy_descriptor(pidfd.get(), 0));
 }
 
 TEST(MapsFile, SeesAMappingWhileItIsThere) {
