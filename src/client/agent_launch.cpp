@@ -5,6 +5,7 @@
 #include <linux/close_range.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ namespace verbena::client {
 namespace {
 
 constexpr size_t kStackSize = 64 * 1024;
+constexpr rlim_t kAgentFileSize = 64 << 20;  // its shared memory counts as files
 
 // Beside the core library, or ../lib/verbena from the `verbena` command.
 std::string agent_path() {
@@ -95,6 +97,11 @@ base::Result<void> launch_agent() {
     return base::fail(ENOENT,
                       "the program verbena-agent isn't beside Verbena's libraries; install them together, or "
                       "set VERBENA_AGENT to its path");
+  rlimit files{};
+  if (::getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_max < kAgentFileSize)
+    return base::fail(EFBIG,
+                      "the host agent can't be started from a process that may make only small files; raise "
+                      "`ulimit -f`, or start a program that uses RDMA elsewhere first");
   auto environment = agent_environment();
   std::vector<char*> variables;
   for (auto& variable : environment) variables.push_back(variable.data());
