@@ -4,6 +4,9 @@
 #include <cstring>
 #include <span>
 
+#include "arena/registry.hpp"
+#include "ipc/messages.hpp"
+
 namespace verbena::agent {
 
 using arena::DeviceRecord;
@@ -14,6 +17,12 @@ using arena::PortState;
 using net::Interface;
 
 namespace {
+
+// A specification that was accepted fits the tables it ends in, with a final zero where there is text.
+static_assert(ipc::kMaxSpecDevices == arena::kMaxDevices && ipc::kMaxSpecPorts == arena::kMaxPorts);
+static_assert(ipc::kMaxSpecName + 1 == arena::kMaxDeviceName &&
+              ipc::kMaxSpecInterface + 1 == arena::kMaxInterfaceName);
+static_assert(ipc::kMaxSpecText + 1 == arena::kMaxSpec && ipc::kMaxSpecText + 1 == sizeof ipc::Hello{}.spec);
 
 bool serves(const Interface& interface, const std::string& port) {
   return port == ipc::kAllInterfaces || interface.name == port;

@@ -88,7 +88,7 @@ void Agent::on_hello(Session& session, ipc::Message& message) {
   // A survivor that was stopped while we started may still have the group that we had to do without.
   if (hello->survivor != 0 && !message.fds.empty() && group_.empty() && !lease_)
     (void)adopt_park(std::move(message.fds.front()));
-  auto view = views_->find_or_make(ipc::get_text(hello->spec));
+  auto view = views_->find_or_make(ipc::text(hello->spec));
   if (!view && view.error().code == ENOSPC) {
     std::array<bool, arena::kMaxViews> used{};
     for (const auto slot : slots_->in_state(arena::SlotState::kActive))
@@ -98,7 +98,7 @@ void Agent::on_hello(Session& session, ipc::Message& message) {
     for (const auto& [socket, other] : sessions_)
       if (other.view) used[*other.view] = true;
     views_->keep_only(used);
-    view = views_->find_or_make(ipc::get_text(hello->spec));
+    view = views_->find_or_make(ipc::text(hello->spec));
   }
   if (!view) {
     refuse(session, view.error());

@@ -4,7 +4,8 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
+
+#include "base/fixed_text.hpp"
 
 namespace verbena::arena {
 
@@ -56,11 +57,6 @@ struct DeviceTable {
   return device.node_guid & ~uint64_t{0xff};
 }
 
-// The text in a fixed field, whether or not its writer left room for a final zero.
-template <size_t N>
-[[nodiscard]] std::string_view text(const char (&field)[N]) {
-  const std::string_view all(field, N);
-  return all.substr(0, all.find('\0'));
-}
+using base::text;
 
 }  // namespace verbena::arena

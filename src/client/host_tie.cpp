@@ -66,8 +66,8 @@ void HostTie::after_fork_in_child() {
 
 void HostTie::abandon_in_child() {
   // The mappings aren't inherited (MADV_DONTFORK); the descriptors are, and must not outlive the parent here.
-  tables_.mapping.forget();
-  rings_.mapping.forget();
+  tables_.forget();
+  rings_.forget();
   tables_fd_.reset();
   rings_fd_.reset();
   wake_.reset();
@@ -138,8 +138,8 @@ void HostTie::drop_attachment() {
   connection_ = {};
   attached_ = false;
   lost_ = false;
-  tables_.mapping = {};
-  rings_.mapping = {};
+  tables_ = {};
+  rings_ = {};
   tables_fd_.reset();
   rings_fd_.reset();
   devices_.reset();
@@ -160,8 +160,8 @@ base::Result<void> HostTie::attach_first() {
   head->layout = arena::kTablesLayout;
   {
     const std::lock_guard lock(mutex_);
-    tables_.mapping = std::move(tables->mapping);
-    rings_.mapping = std::move(rings->mapping);
+    tables_ = std::move(tables->mapping);
+    rings_ = std::move(rings->mapping);
     tables_fd_ = base::GuardedFd(std::move(tables->fd));
     rings_fd_ = base::GuardedFd(std::move(rings->fd));
   }
@@ -367,7 +367,7 @@ void HostTie::reconnect() {
       const std::lock_guard lock(mutex_);
       if (!attached_) return;
       connection_ = std::move(*connection);
-      reinterpret_cast<arena::TablesHead*>(tables_.mapping.data())->slot.store(connection_.claim.slot);
+      reinterpret_cast<arena::TablesHead*>(tables_.data())->slot.store(connection_.claim.slot);
     }
     return tell_change();  // what changed while no agent ran
   }

@@ -87,8 +87,8 @@ class HostTie {
   bool attached_ = false;
   bool lost_ = false;  // the slot went to somebody else
   base::Instant idle_since_;
-  arena::Segment tables_;
-  arena::Segment rings_;
+  arena::Mapping tables_;
+  arena::Mapping rings_;
   base::GuardedFd tables_fd_;
   base::GuardedFd rings_fd_;
   Connection connection_;

@@ -8,23 +8,12 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/received_fds.hpp"
 
 namespace verbena::ipc {
 namespace {
 
 constexpr size_t kControlSize = CMSG_SPACE(sizeof(int) * kMaxDescriptors);
-
-void take_descriptors(msghdr& header, std::vector<base::UniqueFd>& fds) {
-  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
-      fds.emplace_back(fd);
-    }
-  }
-}
 
 }  // namespace
 
@@ -71,7 +60,7 @@ base::Result<Message> receive(int socket) {
   if (got < 0) return base::fail_errno("receiving a control message");
 
   Message message;
-  take_descriptors(header, message.fds);
+  message.fds = base::received_fds(header);
   if (got == 0) return base::fail(ECONNRESET, "the peer closed the control connection");
   Header head;
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || static_cast<size_t>(got) < sizeof head)

@@ -55,7 +55,7 @@ template <typename M>
   if (message.kind == Kind::kRefused) {
     auto refused = message.as<Refused>();
     if (!refused) return std::unexpected(refused.error());
-    return base::fail(refused->code, std::string(get_text(refused->sentence)));
+    return base::fail(refused->code, std::string(text(refused->sentence)));
   }
   return message.as<M>();
 }

@@ -7,13 +7,6 @@
 namespace verbena::ipc {
 namespace {
 
-// The same limits as arena/device_table.hpp; the agent, which includes both, asserts that they agree.
-constexpr size_t kMaxDevices = 8;
-constexpr size_t kMaxPorts = 4;
-constexpr size_t kMaxName = 63;
-constexpr size_t kMaxInterface = 15;
-constexpr size_t kMaxText = 511;
-
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (;;) {
@@ -65,22 +58,23 @@ std::string format_specs(const DeviceSpecs& specs) {
 }
 
 base::Result<void> check_specs(const DeviceSpecs& specs) {
-  if (specs.empty() || specs.size() > kMaxDevices)
-    return base::fail(EINVAL,
-                      fmt::format("{} devices asked for; 1 to {} are possible", specs.size(), kMaxDevices));
+  if (specs.empty() || specs.size() > kMaxSpecDevices)
+    return base::fail(
+        EINVAL, fmt::format("{} devices asked for; 1 to {} are possible", specs.size(), kMaxSpecDevices));
   for (const auto& spec : specs) {
-    if (auto ok = check_name("device name", spec.name, kMaxName); !ok) return ok;
+    if (auto ok = check_name("device name", spec.name, kMaxSpecName); !ok) return ok;
     if (std::ranges::count(specs, spec.name, &DeviceSpec::name) > 1)
       return base::fail(EINVAL, fmt::format("device '{}' is named twice", spec.name));
-    if (spec.ports.empty() || spec.ports.size() > kMaxPorts)
+    if (spec.ports.empty() || spec.ports.size() > kMaxSpecPorts)
       return base::fail(EINVAL, fmt::format("device '{}' has {} ports; 1 to {} are possible", spec.name,
-                                            spec.ports.size(), kMaxPorts));
+                                            spec.ports.size(), kMaxSpecPorts));
     for (const auto& port : spec.ports)
       if (port != kAllInterfaces)
-        if (auto ok = check_name("interface name", port, kMaxInterface); !ok) return ok;
+        if (auto ok = check_name("interface name", port, kMaxSpecInterface); !ok) return ok;
   }
-  if (format_specs(specs).size() > kMaxText)
-    return base::fail(EINVAL, fmt::format("the device specification is longer than {} characters", kMaxText));
+  if (format_specs(specs).size() > kMaxSpecText)
+    return base::fail(EINVAL,
+                      fmt::format("the device specification is longer than {} characters", kMaxSpecText));
   return {};
 }
 

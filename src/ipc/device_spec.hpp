@@ -15,6 +15,14 @@ inline constexpr char kDevicesVariable[] = "VERBENA_DEVICES";
 inline constexpr char kDefaultDeviceName[] = "verbena0";
 inline constexpr char kAllInterfaces[] = "*";
 
+// The limits of a device table, which this room may not include; agent/device_builder.cpp asserts that they
+// agree.
+inline constexpr size_t kMaxSpecDevices = 8;
+inline constexpr size_t kMaxSpecPorts = 4;
+inline constexpr size_t kMaxSpecName = 63;
+inline constexpr size_t kMaxSpecInterface = 15;
+inline constexpr size_t kMaxSpecText = 511;
+
 struct DeviceSpec {
   std::string name;
   std::vector<std::string> ports;  // interface names

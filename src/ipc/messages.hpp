@@ -4,7 +4,8 @@
 
 #include <cstdint>
 #include <cstring>
-#include <string_view>
+
+#include "base/fixed_text.hpp"
 
 namespace verbena::ipc {
 
@@ -122,17 +123,7 @@ struct Refused {
   char sentence[508]{};
 };
 
-// Cuts what doesn't fit, always leaves a final zero.
-template <size_t N>
-void set_text(char (&field)[N], std::string_view value) {
-  std::memset(field, 0, N);
-  std::memcpy(field, value.data(), value.size() < N ? value.size() : N - 1);
-}
-
-template <size_t N>
-[[nodiscard]] std::string_view get_text(const char (&field)[N]) {
-  const std::string_view all(field, N);
-  return all.substr(0, all.find('\0'));
-}
+using base::set_text;
+using base::text;
 
 }  // namespace verbena::ipc

@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "base/numbers.hpp"
+#include "base/received_fds.hpp"
 
 namespace verbena::net {
 namespace {
@@ -58,16 +59,7 @@ base::Result<std::vector<base::UniqueFd>> look_into_park(int park) {
   header.msg_controllen = sizeof control;
   const ssize_t got = ::recvmsg(park, &header, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   std::vector<base::UniqueFd> fds;
-  if (got >= 0) {
-    for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
-      if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-      for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
-        int fd = -1;
-        std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
-        fds.emplace_back(fd);
-      }
-    }
-  }
+  if (got >= 0) fds = base::received_fds(header);
   // A descriptor limit that is too low cuts the list: half a group is of no use.
   if (got != sizeof mark || mark != kMark || (header.msg_flags & MSG_CTRUNC) != 0 ||
       (fds.size() != 1 && fds.size() != 1 + base::kSteeredSlots))

@@ -58,8 +58,8 @@ nlohmann::json describe(const client::AgentLink& link) {
   return {{"pid", layout.agent_pid.load()},
           {"generation", link.welcome.generation},
           {"has_port", link.welcome.has_port != 0},
-          {"advice", std::string(ipc::get_text(link.welcome.advice))},
-          {"tree", std::string(ipc::get_text(link.welcome.tree))},
+          {"advice", std::string(ipc::text(link.welcome.advice))},
+          {"tree", std::string(ipc::text(link.welcome.tree))},
           {"slots", slots},
           {"counters", counters},
           {"log", log}};

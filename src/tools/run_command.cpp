@@ -53,14 +53,14 @@ int run_program(const RunOptions& options) {
   const std::string devices = ipc::format_specs(*specs);
   const auto welcome = observe(devices);
   if (!welcome) return complain(welcome.error());
-  if (const auto advice = ipc::get_text(welcome->advice); !advice.empty())
+  if (const auto advice = ipc::text(welcome->advice); !advice.empty())
     std::cerr << "verbena: " << advice << "\n";
 
   const std::string libraries = library_directory();
   prepend("LD_LIBRARY_PATH", libraries);
   prepend("LD_PRELOAD", libraries + "/libverbena-view.so");
   if constexpr (sizeof VERBENA_SANITIZER_RUNTIME > 1) prepend("LD_PRELOAD", VERBENA_SANITIZER_RUNTIME);
-  ::setenv("VERBENA_VIEW", std::string(ipc::get_text(welcome->tree)).c_str(), 1);
+  ::setenv("VERBENA_VIEW", std::string(ipc::text(welcome->tree)).c_str(), 1);
   ::setenv(ipc::kDevicesVariable, devices.c_str(), 1);
   if (options.explain) ::setenv("VERBENA_EXPLAIN", "1", 1);
 

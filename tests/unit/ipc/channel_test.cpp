@@ -204,7 +204,7 @@ TEST(MessageText, IsCutToItsFieldWithAFinalZero) {
 
 TEST(MessageText, OfAFieldWithoutAFinalZeroEndsWithTheField) {
   const char field[3] = {'a', 'b', 'c'};
-  EXPECT_EQ("abc", get_text(field));
+  EXPECT_EQ("abc", text(field));
 }
 
 }  // namespace
