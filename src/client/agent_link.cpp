@@ -77,6 +77,9 @@ base::Result<AgentLink> connect_agent(const LinkRequest& request) {
   const base::Instant begin = base::now();
   const base::Instant deadline = begin + request.timeout;
   base::Instant launch_at = begin + request.patience;
+  base::UniqueFd launching;  // while held, nobody else starts an agent
+  bool other_had_its_time =
+      false;  // it may have been stopped or killed in the middle: then we start one, too
   base::Duration pause = base::milliseconds(1);
   for (;;) {
     auto socket = find_agent();
@@ -90,7 +93,11 @@ base::Result<AgentLink> connect_agent(const LinkRequest& request) {
       if (error.code == ECONNREFUSED) {
         if (request.start == Start::kNever) return base::fail(ECONNREFUSED, "no host agent runs");
         if (base::now() >= launch_at) {
-          if (auto launched = launch_agent(); !launched) return std::unexpected(launched.error());
+          if (!launching)
+            if (auto name = ipc::listen_at(ipc::user_launch_name(::geteuid()))) launching = std::move(*name);
+          if (launching || other_had_its_time)
+            if (auto launched = launch_agent(); !launched) return std::unexpected(launched.error());
+          other_had_its_time = true;
           launch_at = base::now() + base::seconds(1);  // in case that one is killed right away
         }
       } else if (!passing(error.code)) {

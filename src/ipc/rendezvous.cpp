@@ -34,6 +34,7 @@ base::Result<base::UniqueFd> make_socket() {
 }  // namespace
 
 std::string user_agent_name(uid_t uid) { return "verbena.agent.user." + std::to_string(uid); }
+std::string user_launch_name(uid_t uid) { return user_agent_name(uid) + ".launch"; }
 std::string system_agent_name() { return "verbena.agent.system"; }
 std::string system_supervisor_name() { return "verbena.agent.system.supervisor"; }
 std::string port_owner_name() { return "verbena.port"; }

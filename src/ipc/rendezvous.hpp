@@ -14,6 +14,8 @@ namespace verbena::ipc {
 // The agent of one user; the agent that root runs for everybody, and its supervisor, which is there even
 // while the agent is being restarted; the agent that has the RoCEv2 port.
 [[nodiscard]] std::string user_agent_name(uid_t uid);
+// Held by a process while it starts that agent, so that hundreds of survivors start one and not hundreds.
+[[nodiscard]] std::string user_launch_name(uid_t uid);
 [[nodiscard]] std::string system_agent_name();
 [[nodiscard]] std::string system_supervisor_name();
 [[nodiscard]] std::string port_owner_name();

@@ -83,11 +83,13 @@ void kill_agent() {
 
 std::optional<pid_t> next_agent(pid_t old) {
   std::optional<pid_t> found;
-  support::eventually([&] {
-    const auto pid = support::agent_pid();
-    if (pid && *pid != old) found = pid;
-    return found.has_value();
-  });
+  support::eventually(
+      [&] {
+        const auto pid = support::agent_pid();
+        if (pid && *pid != old) found = pid;
+        return found.has_value();
+      },
+      support::Wait(30'000));
   return found;
 }
 
