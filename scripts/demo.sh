@@ -65,6 +65,20 @@ shown() {
   echo "${line# }"
 }
 
+# show_pair 'EXPLANATION' COMMAND...: the command as a server, then once more as its client, whose words are shown.
+show_pair() {
+  local explanation=$1 server tries
+  shift
+  verbena run -- "$@" >/dev/null 2>&1 &
+  server=$!
+  for tries in $(seq 50); do
+    ss -Hltn 2>/dev/null | grep -q ':1851[0-9]' && break
+    sleep 0.1
+  done
+  show "$explanation" verbena run -- "$@" 127.0.0.1
+  wait "$server" || { failed=$((failed + 1)); echo "  ** the server failed"; }
+}
+
 two_ports() {
   local links
   links=$(ip -o link show up | sed -n 's/^[0-9]*: \([^:@]*\)[:@].*/\1/p' | grep -vx lo | sort | head -2 | paste -sd,)
@@ -83,6 +97,9 @@ show "and from Python" verbena run -- /usr/bin/python3 -c \
 ports=$(two_ports)
 show "a device called mlx5_0 with two ports; a shell, and ibstat, which reads files under /sys, find it too" \
   verbena run --device "mlx5_0=$ports" -- sh -c 'ls /sys/class/infiniband/mlx5_0/ports; ibstat -s'
+show_pair "two processes, RC queue pairs: ibv_rc_pingpong" ibv_rc_pingpong -g 0 -n 10000
+show_pair "latency of an 8 byte SEND" ib_send_lat -F -s 8 -n 10000
+show_pair "bandwidth of RDMA WRITE" ib_write_bw -F -n 2000
 show "all of this is served by one small process, which came and will go by itself" verbena agent status
 
 echo
@@ -90,5 +107,5 @@ if [ "$failed" -ne 0 ]; then
   echo "$failed of these failed; please report it with the output above."
   exit 1
 fi
-echo "${bold}What works:${plain} programs find, open and query devices; the list is docs/COMPATIBILITY.md."
-echo "${bold}What comes next:${plain} memory regions, queues, transfers between processes; then the wire and RDMA CM."
+echo "${bold}What works:${plain} RC between processes of one host; the list of programs is docs/COMPATIBILITY.md."
+echo "${bold}What comes next:${plain} the wire, RDMA CM, UC and UD, shared receive queues."

@@ -9,6 +9,8 @@ packages=(
   ibverbs-utils rdmacm-utils perftest infiniband-diags ucx-utils libfabric-bin python3-pyverbs ibverbs-providers
   # what tests use
   iproute2 procps util-linux pkg-config strace
+  # what benchmarks use beside perftest and ucx-utils
+  python3-matplotlib
 )
 missing=()
 for package in "${packages[@]}"; do

@@ -33,6 +33,19 @@ About about(ibv_event_type type) {
   }
 }
 
+template <typename Object>
+void count(Object& object) {
+  pthread_mutex_lock(&object.ibv.mutex);
+  ++object.async_events_handed_out;
+  pthread_mutex_unlock(&object.ibv.mutex);
+}
+
+void hand_out(ibv_async_event& event, void* object) {
+  event.element.cq = static_cast<ibv_cq*>(object);  // the union's pointers share their bytes
+  if (about(event.event_type) == About::kCq) count(Cq::from(event.element.cq));
+  if (about(event.event_type) == About::kQp) count(Qp::from(event.element.qp));
+}
+
 base::Result<void> get_event(ibv_context* context, ibv_async_event* event) {
   const Context& ours = Context::from(context);
   if (auto ok = ours.usable(); !ok) return ok;
@@ -43,7 +56,7 @@ base::Result<void> get_event(ibv_context* context, ibv_async_event* event) {
   if (about(event->event_type) == About::kPort)
     event->element.port_num = static_cast<int>(taken->element);
   else
-    event->element.cq = reinterpret_cast<ibv_cq*>(taken->element);  // the union's pointers share their bytes
+    hand_out(*event, reinterpret_cast<void*>(taken->element));
   return {};
 }
 

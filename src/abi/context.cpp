@@ -62,6 +62,11 @@ base::Result<ibv_context*> open_context(Device& device) {
   return context;
 }
 
+void hold_context(Context& context) {
+  const std::lock_guard lock(state().mutex);
+  ++context.references;
+}
+
 void release_context(Context& context) {
   {
     const std::lock_guard lock(state().mutex);

@@ -20,4 +20,10 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
 int query_port(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t attr_size) noexcept;
 int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept;
 
+// Slots of ibv_context_ops: the fast path.
+int poll_cq(ibv_cq* cq, int count, ibv_wc* completions) noexcept;
+int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
+int post_send(ibv_qp* qp, ibv_send_wr* requests, ibv_send_wr** bad) noexcept;
+int post_recv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) noexcept;
+
 }  // namespace verbena::abi

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "client/data_path.hpp"
 #include "client/devices.hpp"
 #include "verbs/protection_domain.hpp"
 
@@ -32,7 +33,7 @@ struct Context {
   verbs_context verbs{};
   Device* device = nullptr;
   std::unique_ptr<client::OpenDevice> open;
-  int references = 1;  // the program's, and one for each domain; counted under state().mutex
+  int references = 1;  // the program's, and one for each object; counted under state().mutex
 
   static Context& from(ibv_context* context) {
     return *reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(context) -
@@ -56,6 +57,45 @@ struct Pd {
 };
 static_assert(offsetof(Pd, ibv) == 0);
 
+// Each object below holds what it needs: the context's reference, its domain, its completion queues.
+struct Mr {
+  ibv_mr ibv{};
+  std::shared_ptr<verbs::ProtectionDomain> domain;
+  std::shared_ptr<client::DataPath> data;
+
+  static Mr& from(ibv_mr* mr) { return *reinterpret_cast<Mr*>(mr); }
+};
+static_assert(offsetof(Mr, ibv) == 0);
+
+struct Channel {
+  ibv_comp_channel ibv{};
+  std::unique_ptr<verbs::CompletionChannel> channel;
+
+  static Channel& from(ibv_comp_channel* channel) { return *reinterpret_cast<Channel*>(channel); }
+};
+static_assert(offsetof(Channel, ibv) == 0);
+
+struct Cq {
+  ibv_cq ibv{};
+  std::shared_ptr<verbs::CompletionQueue> queue;
+  std::shared_ptr<client::DataPath> data;
+  uint32_t events_handed_out = 0;        // by ibv_get_cq_event; under the channel's lock
+  uint32_t async_events_handed_out = 0;  // under ibv.mutex
+
+  static Cq& from(ibv_cq* cq) { return *reinterpret_cast<Cq*>(cq); }
+};
+static_assert(offsetof(Cq, ibv) == 0);
+
+struct Qp {
+  ibv_qp ibv{};
+  std::shared_ptr<verbs::QueuePair> queue_pair;
+  std::shared_ptr<client::DataPath> data;
+  uint32_t async_events_handed_out = 0;  // under ibv.mutex
+
+  static Qp& from(ibv_qp* qp) { return *reinterpret_cast<Qp*>(qp); }
+};
+static_assert(offsetof(Qp, ibv) == 0);
+
 // Fills every operation slot: ours where there is one, else a refusal by that operation's own convention.
 void fill_operations(verbs_context& verbs);
 
@@ -63,5 +103,7 @@ void fill_operations(verbs_context& verbs);
 [[nodiscard]] base::Result<ibv_context*> open_context(Device& device);
 // Drops a reference of the context, and the context with the last.
 void release_context(Context& context);
+// One more, for an object in it.
+void hold_context(Context& context);
 
 }  // namespace verbena::abi

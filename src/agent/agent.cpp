@@ -182,8 +182,9 @@ base::Duration Agent::timewait_of(base::Slot slot) const {
   const auto& attachment = attachments_[slot.value];
   arena::TablesHead head{};
   // Read, not mapped: whatever the process did to its memory costs us nothing.
-  if (!attachment || !attachment->tables ||
-      ::pread(attachment->tables.get(), static_cast<void*>(&head), sizeof head, 0) != sizeof head ||
+  if (!attachment || !attachment->belongings.tables ||
+      ::pread(attachment->belongings.tables.get(), static_cast<void*>(&head), sizeof head, 0) !=
+          sizeof head ||
       head.magic != arena::kTablesMagic)
     return {};
   constexpr uint64_t kMost = 3'600'000'000'000;

@@ -51,11 +51,18 @@ class Agent {
     std::optional<base::Slot> slot;
     std::optional<SlotRange> lease;
   };
-  // The process in a slot. Without a session it is an orphan: alive, but not (or not yet again) connected.
-  struct Attachment {
-    base::UniqueFd pidfd;  // empty: a process that we can't see, in another pid namespace
+  // What a process brings for its peers (ipc::Introduced).
+  struct Belongings {
     base::UniqueFd tables;
     base::UniqueFd rings;
+    base::UniqueFd wake;
+    base::UniqueFd memory;  // may be empty
+    bool trusts_containers = false;
+  };
+  // The process in a slot. Without a session it is an orphan: alive, but not (or not yet again) connected.
+  struct Attachment {
+    base::UniqueFd pidfd;   // empty: a process that we can't see, in another pid namespace
+    Belongings belongings;  // empty: it attached to an earlier agent and hasn't come back yet
     int session = -1;
   };
   struct Observer {
@@ -113,6 +120,16 @@ class Agent {
   [[nodiscard]] base::Result<void> add_observer(Session& session, ipc::Message& message);
   void end_observer(int pidfd);
   void refuse(Session& session, const base::Error& error);
+
+  // introduction.cpp: what peers get of each other
+  [[nodiscard]] static base::Result<Belongings> take_belongings(const ipc::Attach& attach,
+                                                                ipc::Message& message, int pidfd);
+  void on_introduce(Session& session, const ipc::Message& message);
+  [[nodiscard]] base::Result<base::Slot> asking_slot(const Session& session,
+                                                     const ipc::Introduce& wanted) const;
+  [[nodiscard]] base::Result<base::Slot> wanted_slot(const ipc::Introduce& wanted, uid_t asker) const;
+  [[nodiscard]] base::Result<ipc::Introduced> introduce(base::Slot asker, base::Slot peer) const;
+
   template <typename M>
   void answer(Session& session, const M& message, std::span<const int> fds = {});
 

@@ -19,7 +19,7 @@ using verbena::agent::Agent;
 using verbena::agent::Options;
 using verbena::base::UniqueFd;
 
-// Limits of the program that happened to start us aren't meant for us. And 250 processes with four
+// Limits of the program that happened to start us aren't meant for us. And 250 processes with six
 // descriptors each and 251 sockets don't fit into the usual soft limit of 1024.
 void raise_limits() {
   for (const auto kind : {RLIMIT_NOFILE, RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_AS}) {

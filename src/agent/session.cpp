@@ -63,6 +63,8 @@ void Agent::dispatch(Session& session, ipc::Message& message) {
         return on_attach(session, message);
       case Kind::kDetach:
         return on_detach(session);
+      case Kind::kIntroduce:
+        return on_introduce(session, message);
       case Kind::kObserve:
         return on_observe(session, message);
       case Kind::kStop:
@@ -142,14 +144,8 @@ base::Result<Claim> Agent::attach(Session& session, ipc::Message& message) {
   if (session.slot) return base::fail(EPROTO, "a connection attaches once");
   base::UniqueFd pidfd = ipc::pidfd_of_peer(session.socket.get());
   if (!pidfd) return base::fail(ESRCH, "the process that attaches is gone");
-  if (message.fds.empty())
-    for (const int number : {wanted->tables, wanted->rings})
-      message.fds.push_back(ipc::copy_descriptor(pidfd.get(), number));
-  if (message.fds.size() != 2) return base::fail(EPROTO, "an Attach brings two segments");
-  auto sealed = arena::check_sealed(message.fds[0].get(), arena::Sharing::kOwnerWrites, arena::kTablesSize);
-  if (!sealed) return base::fail(EPROTO, "tables: " + sealed.error().sentence);
-  sealed = arena::check_sealed(message.fds[1].get(), arena::Sharing::kPeersWrite, arena::kRingsSize);
-  if (!sealed) return base::fail(EPROTO, "rings: " + sealed.error().sentence);
+  auto belongings = take_belongings(*wanted, message, pidfd.get());
+  if (!belongings) return std::unexpected(belongings.error());
 
   const Owner owner{.pid = static_cast<uint32_t>(session.peer.pid),
                     .start_ticks = ipc::start_ticks_of(session.peer.pid),
@@ -183,10 +179,8 @@ base::Result<Claim> Agent::attach(Session& session, ipc::Message& message) {
   if (!claim) return claim;
 
   const base::Slot slot = claim->slot;
-  Attachment attachment{.pidfd = std::move(pidfd),
-                        .tables = std::move(message.fds[0]),
-                        .rings = std::move(message.fds[1]),
-                        .session = session.socket.get()};
+  Attachment attachment{
+      .pidfd = std::move(pidfd), .belongings = std::move(*belongings), .session = session.socket.get()};
   const auto watched = loop_.watch(attachment.pidfd.get(),
                                    [this, slot] { end_attachment(slot, arena::Counter::kOwnersEnded); });
   if (!watched) {

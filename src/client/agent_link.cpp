@@ -1,21 +1,17 @@
 #include "client/agent_link.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "client/agent_launch.hpp"
-#include "ipc/channel.hpp"
 #include "ipc/device_spec.hpp"
 #include "ipc/rendezvous.hpp"
 
 namespace verbena::client {
 namespace {
-
-void pause_for(base::Duration time) { ::poll(nullptr, 0, static_cast<int>(time.count() / 1'000'000)); }
 
 // Anybody may take an abstract name: an agent counts only if the right user runs it.
 base::Result<base::UniqueFd> connect_checked(const std::string& name, uid_t uid) {
@@ -49,7 +45,7 @@ base::Result<AgentLink> greet(base::UniqueFd socket, const LinkRequest& request,
   // Too many descriptors of this user are in flight: the agent can still fetch the park by itself.
   if (!sent && sent.error().code == ETOOMANYREFS) sent = ipc::send(socket.get(), hello);
   // Even if it couldn't be sent: an agent that refused us at once has said why and hung up.
-  auto reply = ipc::receive_until(socket.get(), deadline);
+  auto reply = ipc::receive_until(socket.get(), deadline, request.waiting);
   if (!reply) return std::unexpected(sent ? reply.error() : sent.error());
   const auto welcome = ipc::expect<ipc::Welcome>(*reply);
   if (!welcome) return std::unexpected(welcome.error());
@@ -106,7 +102,7 @@ base::Result<AgentLink> connect_agent(const LinkRequest& request) {
     }
     if (base::now() >= deadline)
       return base::fail(ETIMEDOUT, "the host agent can't be reached: " + error.sentence);
-    pause_for(pause);
+    request.waiting(-1, base::now() + pause);
     pause = std::min<base::Duration>(pause * 2, base::milliseconds(20));
   }
 }

@@ -7,6 +7,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
+#include "ipc/channel.hpp"
 #include "ipc/messages.hpp"
 
 namespace verbena::client {
@@ -30,6 +31,8 @@ struct LinkRequest {
   // How long to wait for somebody else to start an agent before we do.
   base::Duration patience{0};
   base::Duration timeout = base::seconds(10);
+  // What the calling thread does while it waits; each wait is short.
+  ipc::Waiting waiting = ipc::wait_idly;
 };
 // ECONNREFUSED: no agent runs and `start` says never. EACCES: the name is held by another user.
 [[nodiscard]] base::Result<AgentLink> connect_agent(const LinkRequest& request);

@@ -1,32 +1,28 @@
 #include "client/host_tie.hpp"
 
-#include <poll.h>
+#include <fcntl.h>
 #include <pthread.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <csignal>
-#include <cstring>
-#include <thread>
+#include <cstdlib>
+#include <string_view>
 
 #include "arena/process_segments.hpp"
-#include "base/explain.hpp"
-#include "base/random.hpp"
 #include "ipc/channel.hpp"
 
 namespace verbena::client {
 namespace {
-
-// Programs open and close devices in a row while they look around: the slot stays a moment longer.
-constexpr base::Duration kLinger = base::seconds(1);
 
 // Constant-initialised and never destroyed (the pointer is leaked on purpose), see HostTie::instance.
 std::mutex instance_mutex;
 std::shared_ptr<HostTie>* current_instance = nullptr;
 std::atomic<const HostTie*> current_tie = nullptr;  // the same, for those who only compare
 bool fork_handlers_installed = false;
+
+// Same-uid containers in one network namespace are strangers unless the user says otherwise (DESIGN 2.3).
+bool trusts_containers() {
+  const char* given = ::secure_getenv("VERBENA_TRUST_CONTAINERS");
+  return given != nullptr && std::string_view(given) == "1";
+}
 
 }  // namespace
 
@@ -70,14 +66,18 @@ void HostTie::abandon_in_child() {
   rings_.forget();
   tables_fd_.reset();
   rings_fd_.reset();
-  wake_.reset();
-  woken_.reset();
+  memory_fd_.reset();
+  wake_.wake.reset();
+  wake_.woken.reset();
   connection_.socket.reset();
   connection_.registry_fd.reset();
   connection_.park.reset();
   connection_.roce_socket.reset();
   connection_.registry.forget();
   attached_ = false;
+  // Leaked: its destructor would speak to the parent's peers, and the helper thread, which may have been in
+  // the middle of it, isn't here.
+  new std::shared_ptr<HelperWork>(std::move(work_));
 }
 
 bool HostTie::current() const {
@@ -128,6 +128,27 @@ base::Slot HostTie::slot() const {
   return {static_cast<uint8_t>(connection_.claim.slot)};
 }
 
+uint32_t HostTie::epoch() const {
+  const std::lock_guard lock(mutex_);
+  return connection_.claim.epoch;
+}
+
+std::optional<HostTie::Claim> HostTie::claim() const {
+  const std::lock_guard lock(mutex_);
+  if (!attached_ || lost_) return std::nullopt;
+  return connection_.claim;
+}
+
+std::span<std::byte> HostTie::tables() const {
+  const std::lock_guard lock(mutex_);
+  return tables_ ? std::span(tables_.data(), tables_.size()) : std::span<std::byte>();
+}
+
+std::span<std::byte> HostTie::rings() const {
+  const std::lock_guard lock(mutex_);
+  return rings_ ? std::span(rings_.data(), rings_.size()) : std::span<std::byte>();
+}
+
 std::shared_ptr<const arena::DeviceTable> HostTie::devices() const {
   static const auto kNone = std::make_shared<const arena::DeviceTable>();
   const std::lock_guard lock(mutex_);
@@ -142,6 +163,7 @@ void HostTie::drop_attachment() {
   rings_ = {};
   tables_fd_.reset();
   rings_fd_.reset();
+  memory_fd_.reset();
   devices_.reset();
 }
 
@@ -158,16 +180,24 @@ base::Result<void> HostTie::attach_first() {
   auto* head = reinterpret_cast<arena::TablesHead*>(tables->mapping.data());
   head->magic = arena::kTablesMagic;
   head->layout = arena::kTablesLayout;
+  // Opened by ourselves, so that whoever we give it to needs no right to trace us; without it large transfers
+  // are slower, and some impossible, but small ones go.
+  base::UniqueFd memory(::open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  std::shared_ptr<HelperWork> old_work;  // of an attachment whose slot was lost
   {
+    const std::lock_guard working(working_mutex_);
     const std::lock_guard lock(mutex_);
+    old_work = std::move(work_);
     tables_ = std::move(tables->mapping);
     rings_ = std::move(rings->mapping);
     tables_fd_ = base::GuardedFd(std::move(tables->fd));
     rings_fd_ = base::GuardedFd(std::move(rings->fd));
+    memory_fd_ = base::GuardedFd(std::move(memory));
   }
+  old_work.reset();
   auto started = start_helper();
-  auto connection =
-      started ? connect(nullptr, {}) : base::Result<Connection>(std::unexpected(started.error()));
+  auto connection = started ? connect(nullptr, {}, ipc::wait_idly)
+                            : base::Result<Connection>(std::unexpected(started.error()));
   auto devices = connection ? connection->registry.read_view(connection->view) : nullptr;
   const std::lock_guard lock(mutex_);
   if (!devices) {
@@ -184,20 +214,24 @@ base::Result<void> HostTie::attach_first() {
   return {};
 }
 
-base::Result<HostTie::Connection> HostTie::connect(const Claim* resume, base::Duration patience) {
-  LinkRequest request{.devices = wanted_devices(), .patience = patience};
-  int descriptors[2] = {-1, -1};
+base::Result<HostTie::Connection> HostTie::connect(const Claim* resume, base::Duration patience,
+                                                   const ipc::Waiting& waiting) {
+  LinkRequest request{.devices = wanted_devices(), .patience = patience, .waiting = waiting};
+  ipc::Attach wanted{.trusts_containers = trusts_containers() ? 1u : 0u};
   {
     const std::lock_guard lock(mutex_);
     if (resume != nullptr) request.park = connection_.park.get();
-    descriptors[0] = tables_fd_.get();
-    descriptors[1] = rings_fd_.get();
+    wanted.tables = tables_fd_.get();
+    wanted.rings = rings_fd_.get();
+    wanted.wake = wake_.wake.get();
+    wanted.memory = memory_fd_.get();
   }
-  if (descriptors[0] < 0 || descriptors[1] < 0)
+  if (wanted.tables < 0 || wanted.rings < 0 || wanted.wake < 0)
     return base::fail(EBADF,
                       "the program closed descriptors of Verbena's, so it can't attach to the host agent");
-
-  ipc::Attach wanted{.tables = descriptors[0], .rings = descriptors[1]};
+  wanted.has_memory = wanted.memory >= 0 ? 1 : 0;
+  const int all[] = {wanted.tables, wanted.rings, wanted.wake, wanted.memory};
+  const auto descriptors = std::span(all).first(wanted.has_memory != 0 ? 4 : 3);
   if (resume != nullptr) {
     wanted.resume = 1;
     wanted.slot = resume->slot;
@@ -213,7 +247,7 @@ base::Result<HostTie::Connection> HostTie::connect(const Claim* resume, base::Du
     if (!sent) {
       error = sent.error();
     } else {
-      auto reply = ipc::receive_until(link->socket.get(), deadline);
+      auto reply = ipc::receive_until(link->socket.get(), deadline, waiting);
       if (reply) {
         const auto attached = ipc::expect<ipc::Attached>(*reply);
         if (!attached) return std::unexpected(attached.error());
@@ -235,171 +269,8 @@ base::Result<HostTie::Connection> HostTie::connect(const Claim* resume, base::Du
     // The agent may be killed in the middle of this as well: then the next one is asked.
     const bool again = error.code == ECONNRESET || error.code == EPIPE;
     if (!again || base::now() >= deadline) return std::unexpected(error);
-    ::poll(nullptr, 0, 2);
+    waiting(-1, base::now() + base::milliseconds(2));
   }
-}
-
-base::Result<void> HostTie::start_helper() {
-  {
-    const std::lock_guard lock(mutex_);
-    idle_since_ = base::now();
-    if (helper_runs_) return {};
-    int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-      return base::fail_errno("creating a socketpair");
-    wake_ = base::GuardedFd(base::UniqueFd(ends[0]));
-    woken_ = base::GuardedFd(base::UniqueFd(ends[1]));
-    helper_runs_ = true;
-  }
-  // The program's signals are its own threads' business.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  base::Result<void> started;
-  try {
-    std::thread([self = instance()] {
-      ::pthread_setname_np(::pthread_self(), "verbena");
-      self->help();
-    }).detach();
-  } catch (const std::system_error& error) {
-    const std::lock_guard lock(mutex_);
-    helper_runs_ = false;
-    started =
-        base::fail(error.code().value(), "the helper thread can't be started: " + std::string(error.what()));
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
-}
-
-void HostTie::wake() const {
-  const uint64_t one = 1;
-  if (const int fd = wake_.get(); fd >= 0) [[maybe_unused]]
-    const auto written = ::write(fd, &one, sizeof one);
-}
-
-void HostTie::help() {
-  for (;;) {
-    pollfd ready[2] = {{-1, POLLIN, 0}, {-1, POLLIN, 0}};
-    int timeout_ms = -1;
-    bool disconnected = false;
-    {
-      const std::lock_guard lock(mutex_);
-      ready[0].fd = connection_.socket.get();
-      ready[1].fd = woken_.get();
-      if (users_ == 0) timeout_ms = static_cast<int>(kLinger.count() / 1'000'000) + 1;
-      // Without a slot there is nobody to come back to: only the end of the last user is waited for.
-      if (lost_) ready[0].fd = -1;
-      disconnected = attached_ && !lost_ && ready[0].fd < 0;
-    }
-    if (disconnected) {
-      reconnect();
-      continue;
-    }
-    ::poll(ready, 2, timeout_ms);
-    if (ready[1].revents != 0) {
-      char tokens[64];
-      [[maybe_unused]] const auto taken = ::recv(ready[1].fd, tokens, sizeof tokens, MSG_DONTWAIT);
-    }
-    if (ready[0].revents != 0) on_message();
-    if (detach_if_idle()) return;
-  }
-}
-
-bool HostTie::detach_if_idle() {
-  // attach_mutex_ before mutex_, as in acquire(): nobody attaches while we decide to leave.
-  const std::unique_lock attaching(attach_mutex_, std::try_to_lock);
-  if (!attaching) return false;
-  Connection leaving;
-  {
-    const std::lock_guard lock(mutex_);
-    if (users_ > 0 || base::now() - idle_since_ < kLinger) return false;
-    leaving = std::move(connection_);
-    drop_attachment();
-    wake_.reset();
-    woken_.reset();
-    helper_runs_ = false;
-  }
-  const int socket = leaving.socket.get();
-  if (socket >= 0 && ipc::send(socket, ipc::Detach{}))
-    (void)ipc::receive_until(socket, base::now() + base::seconds(1));
-  return true;
-}
-
-void HostTie::on_message() {
-  int socket = -1;
-  {
-    const std::lock_guard lock(mutex_);
-    socket = connection_.socket.get();
-  }
-  auto message = ipc::receive(socket);
-  if (!message) {
-    if (message.error().code == EAGAIN) return;
-    const std::lock_guard lock(mutex_);
-    connection_.socket.reset();  // help() reconnects
-    return;
-  }
-  switch (message->kind) {
-    case ipc::Kind::kDevicesChanged:
-      return tell_change();
-    case ipc::Kind::kSocket: {
-      const std::lock_guard lock(mutex_);
-      if (message->fds.size() == 1)
-        connection_.roce_socket = base::GuardedFd(std::move(message->fds.front()));
-      return;
-    }
-    default:
-      return;  // an answer to nothing we asked
-  }
-}
-
-void HostTie::reconnect() {
-  Claim claim;
-  {
-    const std::lock_guard lock(mutex_);
-    claim = connection_.claim;
-  }
-  // One of many survivors: each waits a little, at random, so that one agent is started and not two hundred.
-  const auto patience = base::milliseconds(base::random_u64() % 40);
-  auto connection = connect(&claim, patience);
-  if (connection) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!attached_) return;
-      connection_ = std::move(*connection);
-      reinterpret_cast<arena::TablesHead*>(tables_.data())->slot.store(connection_.claim.slot);
-    }
-    return tell_change();  // what changed while no agent ran
-  }
-  const auto& error = connection.error();
-  // Only the agent's word on the slot, or segments that the program closed, are final. All else may pass: no
-  // descriptor left, no memory, an agent that can't be started now.
-  if (error.code != EBUSY && error.code != EINVAL && error.code != EBADF) {
-    ::poll(nullptr, 0, 100);
-    return;  // help() tries again
-  }
-  base::explain(error);
-  {
-    const std::lock_guard lock(mutex_);
-    lost_ = true;
-  }
-  const std::lock_guard lock(listeners_mutex_);
-  for (auto* listener : listeners_) listener->on_slot_lost(error);
-}
-
-void HostTie::tell_change() {
-  std::shared_ptr<const arena::DeviceTable> before;
-  std::shared_ptr<const arena::DeviceTable> after;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!devices_ || !connection_.registry) return;
-    after = connection_.registry.read_view(connection_.view);
-    if (!after) return;
-    before = std::exchange(devices_, after);
-  }
-  if (std::memcmp(before.get(), after.get(), sizeof *after) == 0) return;
-  const std::lock_guard lock(listeners_mutex_);
-  for (auto* listener : listeners_) listener->on_devices_changed(*before, *after);
 }
 
 }  // namespace verbena::client

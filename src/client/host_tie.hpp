@@ -5,8 +5,12 @@
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +20,7 @@
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 #include "client/agent_link.hpp"
+#include "client/helper_work.hpp"
 
 namespace verbena::client {
 
@@ -30,6 +35,11 @@ class DeviceListener {
 
 class HostTie {
  public:
+  struct Claim {
+    uint32_t slot = 0;
+    uint32_t epoch = 0;  // tells this owner of the slot from others
+  };
+
   // Of this process: a child of fork() gets a new one. Never destroyed, since threads may use it while main
   // returns.
   [[nodiscard]] static std::shared_ptr<HostTie> instance();
@@ -43,15 +53,25 @@ class HostTie {
   // False in a child of fork() for what its parent opened.
   [[nodiscard]] bool current() const;
   [[nodiscard]] base::Slot slot() const;
+  [[nodiscard]] uint32_t epoch() const;
+  // Both, as they belong together; nothing while the process has no slot.
+  [[nodiscard]] std::optional<Claim> claim() const;
   [[nodiscard]] std::shared_ptr<const arena::DeviceTable> devices() const;
   // The slot's socket on the RoCEv2 port; -1: this host's port is another user's.
   [[nodiscard]] int roce_socket() const;
+  // The process's own segments, writable; empty without an attachment. They stay where they are until the
+  // last device is closed, whatever becomes of the agent.
+  [[nodiscard]] std::span<std::byte> tables() const;
+  [[nodiscard]] std::span<std::byte> rings() const;
+
+  // What the helper thread is to do besides; nullptr: nothing. Dropped with the attachment. A call that is
+  // under way may still be so when this returns; the thread then holds the object until it is over.
+  void set_work(std::shared_ptr<HelperWork> work);
+  // Makes the helper thread call HelperWork::help() soon. Cheap while it hasn't yet come round to the last
+  // time.
+  void wake_helper();
 
  private:
-  struct Claim {
-    uint32_t slot = 0;
-    uint32_t epoch = 0;
-  };
   // Everything one connection brings.
   struct Connection {
     base::GuardedFd socket;
@@ -63,25 +83,40 @@ class HostTie {
     base::GuardedFd roce_socket;
   };
 
+  // Peers and the agent hold copies of one end; the other is only ours, so its end is ours.
+  struct WakePair {
+    base::GuardedFd wake;   // a byte into this end
+    base::GuardedFd woken;  // wakes the helper thread, which sleeps on this one
+  };
+
   HostTie() = default;
   [[nodiscard]] base::Result<void> attach_first();
   void drop_attachment();  // with mutex_ held
-  [[nodiscard]] base::Result<Connection> connect(const Claim* resume, base::Duration patience);
-  [[nodiscard]] base::Result<void> start_helper();
+  [[nodiscard]] base::Result<Connection> connect(const Claim* resume, base::Duration patience,
+                                                 const ipc::Waiting& waiting);
   void abandon_in_child();
 
-  void help();            // the helper thread's body
-  bool detach_if_idle();  // true: it detached, the thread ends
+  // helper_thread.cpp
+  [[nodiscard]] base::Result<void> start_helper();
+  [[nodiscard]] base::Result<void> renew_wake();  // with mutex_ held
+  void wake() const;                              // with mutex_ held
+  void drain_wakes();
+  void help();                                // the helper thread's body
+  bool doze(int fd, base::Instant until);     // one round of work and sleep; true: `fd` has something to say
+  void doze_on(int fd, base::Instant until);  // many, until it has
+  bool detach_if_idle();                      // true: it detached, the thread ends
   void reconnect();
+  void lose_slot(const base::Error& error);
   void on_message();
   void tell_change();
-  void wake() const;
 
   static void before_fork();
   static void after_fork_in_parent();
   static void after_fork_in_child();
 
+  // In this order, where more than one is held.
   std::mutex attach_mutex_;   // one thread attaches at a time; may be held for seconds
+  std::mutex working_mutex_;  // held while the work is called: what it knows isn't unmapped meanwhile
   mutable std::mutex mutex_;  // all below; never held over a wait
   unsigned users_ = 0;
   bool attached_ = false;
@@ -91,11 +126,14 @@ class HostTie {
   arena::Mapping rings_;
   base::GuardedFd tables_fd_;
   base::GuardedFd rings_fd_;
+  base::GuardedFd memory_fd_;  // /proc/self/mem; empty where the sandbox forbids it
   Connection connection_;
-  base::GuardedFd wake_;   // a byte into this end
-  base::GuardedFd woken_;  // wakes the helper thread, which sleeps on this one
+  WakePair wake_;
+  std::shared_ptr<HelperWork> work_;
   std::shared_ptr<const arena::DeviceTable> devices_;
   bool helper_runs_ = false;
+  std::atomic<bool> wake_pending_ = false;  // a wake is on its way that help() has still to follow
+  std::vector<pollfd> polled_;              // the helper thread's own: the agent, woken, the work's
   std::vector<DeviceListener*> listeners_;
   std::mutex
       listeners_mutex_;  // held while listeners are called, so that unlisten() waits for a call under way

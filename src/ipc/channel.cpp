@@ -64,7 +64,10 @@ base::Result<Message> receive(int socket) {
   if (got == 0) return base::fail(ECONNRESET, "the peer closed the control connection");
   Header head;
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || static_cast<size_t>(got) < sizeof head)
-    return base::fail(EPROTO, "a control message is too long, too short, or has too many descriptors");
+    return base::fail(
+        EPROTO,
+        "a control message is too long, too short, or has more descriptors than allowed (or than "
+        "fit into this process: ulimit -n)");
   std::memcpy(&head, buffer, sizeof head);
   if (head.magic != kMagic) return base::fail(EPROTO, "a control message doesn't begin as one of Verbena's");
   if (head.version != kProtocolVersion)
@@ -77,14 +80,19 @@ base::Result<Message> receive(int socket) {
   return message;
 }
 
-base::Result<Message> receive_until(int socket, base::Instant deadline) {
+void wait_idly(int fd, base::Instant until) {
+  const auto left = until - base::now();
+  if (left.count() <= 0) return;
+  pollfd ready{fd, POLLIN, 0};
+  ::poll(&ready, 1, static_cast<int>(std::min<int64_t>(left.count() / 1'000'000 + 1, 1000)));
+}
+
+base::Result<Message> receive_until(int socket, base::Instant deadline, const Waiting& waiting) {
   for (;;) {
     auto message = receive(socket);
     if (message || message.error().code != EAGAIN) return message;
-    const auto left = deadline - base::now();
-    if (left.count() <= 0) return base::fail(ETIMEDOUT, "the host agent didn't answer in time");
-    pollfd ready{socket, POLLIN, 0};
-    ::poll(&ready, 1, static_cast<int>(std::min<int64_t>(left.count() / 1'000'000 + 1, 1000)));
+    if (base::now() >= deadline) return base::fail(ETIMEDOUT, "the host agent didn't answer in time");
+    waiting(socket, deadline);
   }
 }
 

@@ -1,6 +1,7 @@
 // A connected SEQPACKET socket that carries one control message, with descriptors, per packet.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -46,8 +47,15 @@ template <typename M>
 // One message, without waiting. EAGAIN: none there; ECONNRESET: the peer is gone; EPROTO: not a message of
 // ours.
 [[nodiscard]] base::Result<Message> receive(int socket);
-// The same, waiting until `deadline`. ETIMEDOUT past it.
-[[nodiscard]] base::Result<Message> receive_until(int socket, base::Instant deadline);
+
+// How a thread waits: until `fd` is readable (-1: there is nothing to read), until `until` at the latest. It
+// may return early. One that has other work does it meanwhile.
+using Waiting = std::function<void(int fd, base::Instant until)>;
+void wait_idly(int fd, base::Instant until);
+
+// One message, waiting until `deadline`. ETIMEDOUT past it.
+[[nodiscard]] base::Result<Message> receive_until(int socket, base::Instant deadline,
+                                                  const Waiting& waiting = wait_idly);
 
 // Expects an M; a Refused becomes its error.
 template <typename M>

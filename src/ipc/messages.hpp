@@ -10,7 +10,7 @@
 namespace verbena::ipc {
 
 inline constexpr uint32_t kMagic = 0x6e627256;  // "Vrbn"
-inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint16_t kProtocolVersion = 2;
 
 enum class Kind : uint16_t {
   kHello = 1,
@@ -26,6 +26,8 @@ enum class Kind : uint16_t {
   kDone,
   kRefused,
   kSocket,
+  kIntroduce,
+  kIntroduced,
 };
 
 struct Header {
@@ -53,8 +55,9 @@ struct Welcome {
   char advice[384]{};  // a sentence for the person, or empty
 };
 
-// client: wants a slot, or its old one back. Descriptors: tables, rings; or none, where too many of the
-// user's are in flight already (ETOOMANYREFS): then the agent opens them by their numbers in the client.
+// client: wants a slot, or its old one back. Descriptors: tables, rings, wake, and memory if `has_memory`
+// says so; or none, where too many of the user's are in flight already (ETOOMANYREFS): then the agent fetches
+// them by their numbers in the client. What wake and memory are stands at Introduced.
 struct Attach {
   static constexpr Kind kKind = Kind::kAttach;
   uint32_t resume = 0;  // 1: slot and epoch are what an earlier agent gave
@@ -62,7 +65,10 @@ struct Attach {
   uint32_t epoch = 0;
   int32_t tables = -1;
   int32_t rings = -1;
-  uint32_t padding = 0;
+  int32_t wake = -1;
+  int32_t memory = -1;
+  uint32_t has_memory = 0;         // 0: the process couldn't open its own memory, as in some sandboxes
+  uint32_t trusts_containers = 0;  // 1: shares its memory with its user's processes in other pid namespaces
 };
 
 // agent. Descriptors: the park, and the slot's socket if the agent has the port.
@@ -111,6 +117,28 @@ struct Leased {
   static constexpr Kind kKind = Kind::kLeased;
   uint32_t first = 0;
   uint32_t count = 0;
+};
+
+// client: wants the process in `slot` as a peer, to reach its segments and memory. On any connection of the
+// process that has `own_slot`; nothing comes of it but the answer.
+struct Introduce {
+  static constexpr Kind kKind = Kind::kIntroduce;
+  uint32_t own_slot = 0;
+  uint32_t own_epoch = 0;
+  uint32_t slot = 0;
+};
+// agent. Descriptors: the peer's tables, which can't be mapped for writing; its rings; its wake, a socket
+// into which a byte wakes the peer's helper thread and which hangs up when the peer is dead, has exec'ed or
+// detached; its memory if `has_memory` says so: the peer's /proc/self/mem.
+// Refused with EAGAIN: one of the two hasn't come back yet from an earlier agent; ESTALE: `own_slot` isn't
+// the asker's; ESRCH: nobody has that slot; EPERM: the two are strangers to each other.
+struct Introduced {
+  static constexpr Kind kKind = Kind::kIntroduced;
+  uint32_t epoch = 0;
+  int32_t pid = 0;  // in the asker's pid namespace; 0: the peer isn't there
+  uint32_t has_memory = 0;
+  uint32_t padding = 0;
+  uint64_t start_ticks = 0;  // of that pid, to tell the peer from a later process that gets its number
 };
 
 struct Done {

@@ -6,8 +6,17 @@
 
 #include <fstream>
 #include <sstream>
+#include <vector>
 
 namespace verbena::ipc {
+namespace {
+
+uint64_t inode_of(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 ? st.st_ino : 0;
+}
+
+}  // namespace
 
 uint64_t start_ticks_of(pid_t pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
@@ -48,10 +57,21 @@ bool maps_file(pid_t pid, const std::string& name) {
   return false;
 }
 
-uint64_t namespace_inode(const char* kind) {
-  struct stat st {};
-  const std::string path = std::string("/proc/self/ns/") + kind;
-  return ::stat(path.c_str(), &st) == 0 ? st.st_ino : 0;
+PidHome home_of(int pidfd) {
+  std::vector<pid_t> numbers;  // in our namespace, in the next one down, ..., in its own
+  std::ifstream info("/proc/self/fdinfo/" + std::to_string(pidfd));
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("NSpid:")) continue;
+    std::istringstream fields(line.substr(6));
+    for (pid_t number = 0; fields >> number;) numbers.push_back(number);
+  }
+  if (numbers.empty() || numbers.front() <= 0) return {};  // outside of what we see, or dead
+  const uint64_t inode = inode_of("/proc/" + std::to_string(numbers.front()) + "/ns/pid");
+  if (inode != 0) return {inode, numbers.back()};
+  // Of a process that doesn't let itself be looked at we still know whether it is our neighbour.
+  return numbers.size() == 1 ? PidHome{namespace_inode("pid"), numbers.front()} : PidHome{};
 }
+
+uint64_t namespace_inode(const char* kind) { return inode_of(std::string("/proc/self/ns/") + kind); }
 
 }  // namespace verbena::ipc

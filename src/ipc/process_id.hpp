@@ -21,6 +21,12 @@ namespace verbena::ipc {
 [[nodiscard]] base::UniqueFd copy_descriptor(int pidfd, int number);
 // Whether a process maps a file whose name begins so, such as "/memfd:verbena-tables".
 [[nodiscard]] bool maps_file(pid_t pid, const std::string& name);
+// In which pid namespace a process lives, and by which number it is known there.
+struct PidHome {
+  uint64_t inode = 0;  // of the namespace; 0: can't be told, or the process is dead
+  pid_t pid = 0;
+};
+[[nodiscard]] PidHome home_of(int pidfd);
 // A number that names a namespace of ours: "net", "pid", "user".
 [[nodiscard]] uint64_t namespace_inode(const char* kind);
 

@@ -33,6 +33,15 @@ void EventQueue::push(AsyncEvent event) {
   if (waiting_.size() == 1) signal();
 }
 
+void EventQueue::forget(uint64_t element) {
+  const std::lock_guard lock(mutex_);
+  if (waiting_.empty()) return;
+  std::erase_if(waiting_, [&](const AsyncEvent& event) { return event.element == element && element > 255; });
+  char token = 0;
+  if (const int fd = fd_.get(); waiting_.empty() && fd >= 0)
+    std::ignore = ::recv(fd, &token, sizeof token, MSG_DONTWAIT);
+}
+
 base::Result<AsyncEvent> EventQueue::take() {
   const int fd = fd_.get();
   if (fd < 0) return base::fail(EBADF, "the program closed the descriptor of its asynchronous events");
@@ -42,8 +51,9 @@ base::Result<AsyncEvent> EventQueue::take() {
   if (got < 0) return base::fail_errno("reading asynchronous events");
 
   const std::lock_guard lock(mutex_);
-  if (got == 0 || waiting_.empty())
-    return base::fail(EIO, "the descriptor of asynchronous events isn't ours any more");
+  if (got == 0) return base::fail(EIO, "the descriptor of asynchronous events isn't ours any more");
+  // What it was about was destroyed between the read and here.
+  if (waiting_.empty()) return base::fail(EAGAIN, "no asynchronous event waits");
   const AsyncEvent event = waiting_.front();
   waiting_.pop_front();
   if (!waiting_.empty()) signal();

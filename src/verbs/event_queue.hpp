@@ -26,6 +26,8 @@ class EventQueue {
   [[nodiscard]] int fd() const { return fd_.get(); }
   // Drops the event when 1,024 wait already: a program that never reads must not grow.
   void push(AsyncEvent event);
+  // Events about an object that is going away.
+  void forget(uint64_t element);
   // Waits as the descriptor's flags say: EAGAIN when it is O_NONBLOCK and nothing waits, EINTR by a signal.
   [[nodiscard]] base::Result<AsyncEvent> take();
 

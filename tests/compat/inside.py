@@ -83,11 +83,14 @@ class Running:
 
 def listens(pid: int, port: int) -> bool:
     """Whether somebody in the process's network namespace listens on the TCP port."""
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-            local, state = line.split()[1], line.split()[3]
-            if state == "0A" and int(local.rsplit(":")[-1], 16) == port:
-                return True
+    try:
+        tables = [Path(f"/proc/{pid}/net/{table}").read_text() for table in ("tcp", "tcp6")]
+    except OSError:  # it ended just now
+        return False
+    for line in (line for text in tables for line in text.splitlines()[1:]):
+        local, state = line.split()[1], line.split()[3]
+        if state == "0A" and int(local.rsplit(":")[-1], 16) == port:
+            return True
     return False
 
 
@@ -143,10 +146,12 @@ def main() -> None:
     try:
         if row.real_device:
             hosts.add_real_device()
-        answer["results"] = run_row(row, places, job)
     except OSError as error:
         answer["impossible"] = str(error)
-    sweep()
+    else:
+        answer["results"] = run_row(row, places, job)
+    finally:
+        sweep()
     json.dump(answer, sys.stdout)
 
 

@@ -42,6 +42,7 @@ class Row:
     real_device: bool = False  # the machine shows an RDMA device that isn't ours (made up in a mount namespace)
     files: dict[str, str] = field(default_factory=dict)  # put into {tmp}
     check: Callable[[list["Result"]], str] | None = None  # more than expressions can say; returns what is wrong
+    again: str = ""  # output by which a program says that the machine, not the library, was at fault: tried again
     state: str = WORKS
     remark: str = ""
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import rows
@@ -21,6 +22,7 @@ from row import BOTH, ORDINARY, ROOT, Result, Row
 
 HERE = Path(__file__).resolve().parent
 NOBODY = 65534
+ATTEMPTS = 4  # of rows that the machine spoils
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # For AddressSanitizer builds: foreign programs leak as they please, and preload what they please.
 ASAN_OPTIONS = "detect_leaks=0:verify_asan_link_order=0"
@@ -111,6 +113,16 @@ def run(name: str, row: Row, user: str, paths: dict[str, str], scratch: Path) ->
     lacking = missing(row)
     if lacking:
         return "skip", lacking, []
+    for attempt in range(1, ATTEMPTS + 1):
+        verdict, why, results = run_once(name, row, user, paths, scratch)
+        if verdict != "FAIL" or not any(row.again and re.search(row.again, result.output) for result in results):
+            break
+    if attempt > 1:
+        why = f"{why} (attempt {attempt}: before, the program said that the machine was too busy)".strip()
+    return verdict, why, results
+
+
+def run_once(name: str, row: Row, user: str, paths: dict[str, str], scratch: Path) -> tuple[str, str, list[Result]]:
     paths = paths | {"tmp": str(scratch_for(row, user, scratch))}
     job = {"row": name, "paths": paths, "user_prefix": user_prefix(user), "environment": environment(user)}
     worker = subprocess.run([*namespace_prefix(), "/usr/bin/python3", "-B", str(HERE / "inside.py")],
@@ -126,8 +138,8 @@ def run(name: str, row: Row, user: str, paths: dict[str, str], scratch: Path) ->
     return ("FAIL", wrong, results) if wrong else ("pass", "", results)
 
 
-def report(name: str, user: str, verdict: str, why: str, results: list[Result]) -> None:
-    print(f"{verdict}  {name:<34} {user:<9} {why}".rstrip(), flush=True)
+def report(name: str, user: str, seconds: float, verdict: str, why: str, results: list[Result]) -> None:
+    print(f"{verdict}  {name:<34} {user:<9} {seconds:5.1f} s  {why}".rstrip(), flush=True)
     if verdict == "FAIL":
         for number, result in enumerate(results, 1):
             print(f"      process {number}, status {result.status}, its last lines:")
@@ -149,12 +161,13 @@ def run_all(chosen: dict[str, Row], options: argparse.Namespace, scratch: Path) 
     verdicts = {}
     for name, row in chosen.items():
         for user in (u for u in users if u in row.users):
+            began = time.monotonic()
             if possible:
                 verdict, why, results = run(name, row, user, paths, scratch)
             else:
                 advice = ADVICE[ORDINARY if os.geteuid() else ROOT]
                 verdict, why, results = "skip", f"no network namespace can be made here; {advice}", []
-            report(name, user, verdict, why, results)
+            report(name, user, time.monotonic() - began, verdict, why, results)
             verdicts[name, user] = (verdict, why)
     return verdicts
 

@@ -116,36 +116,168 @@ TEST_F(BadInput, EachIsToldWhy) {
   }
 }
 
+// What an Attach brings, as small as the agent lets it be.
+struct Luggage {
+  Luggage() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    wake.reset(ends[0]);
+    woken.reset(ends[1]);
+  }
+  base::Result<arena::Segment> tables = arena::create_sealed("t", 4096, arena::Sharing::kOwnerWrites);
+  base::Result<arena::Segment> rings = arena::create_sealed("r", 4096, arena::Sharing::kPeersWrite);
+  base::UniqueFd wake;
+  base::UniqueFd woken;
+  base::UniqueFd memory{::open("/proc/self/mem", O_RDWR | O_CLOEXEC)};
+};
+
+template <typename M>
+base::Result<ipc::Message> ask(int socket, const M& message, std::span<const int> fds = {}) {
+  if (auto sent = ipc::send(socket, message, fds); !sent) return std::unexpected(sent.error());
+  return ipc::receive_until(socket, base::now() + base::seconds(5));
+}
+
+// The errno of a refused introduction; 0: it was none.
+int refusal(const ipc::Message& answer) {
+  const auto introduced = ipc::expect<ipc::Introduced>(answer);
+  return introduced ? 0 : introduced.error().code;
+}
+
 TEST_F(BadInput, AttachWithWrongDescriptors) {
-  auto tables = arena::create_sealed("t", 4096, arena::Sharing::kOwnerWrites);
-  auto rings = arena::create_sealed("r", 4096, arena::Sharing::kPeersWrite);
+  const Luggage luggage;
   const base::UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  const int t = tables->fd.get(), r = rings->fd.get(), n = null.get();
-  const std::vector<std::vector<int>> wrong = {{t}, {n, n}, {r, t}, {t, n}, {n, r}, {t, r, n}};
+  const base::UniqueFd unwritable(::open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
+  const base::UniqueFd environment(::open("/proc/self/comm", O_RDWR | O_CLOEXEC));
+  const base::UniqueFd datagram(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const base::UniqueFd internet(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int t = luggage.tables->fd.get(), r = luggage.rings->fd.get(), w = luggage.wake.get();
+  const int m = luggage.memory.get(), n = null.get();
+  const std::vector<std::vector<int>> wrong = {{t},
+                                               {t, r},
+                                               {n, n, n},
+                                               {r, t, w},
+                                               {t, n, w},
+                                               {n, r, w},
+                                               {t, r, n},
+                                               {t, r, t},
+                                               {t, r, m},
+                                               {r, w, t},
+                                               {w, t, r},
+                                               {t, w, r},
+                                               {t, r, w, m},
+                                               {t, r, datagram.get()},
+                                               {t, r, internet.get()}};
   for (const auto& fds : wrong) {
-    const auto socket = greeted();
-    ASSERT_TRUE(ipc::send(socket.get(), ipc::Attach{}, fds));
-    auto answer = ipc::receive_until(socket.get(), base::now() + base::seconds(5));
+    auto answer = ask(greeted().get(), ipc::Attach{}, fds);
     ASSERT_TRUE(answer);
-    EXPECT_EQ(answer->kind, ipc::Kind::kRefused);
+    EXPECT_EQ(answer->kind, ipc::Kind::kRefused) << &fds - wrong.data();
+  }
+  const std::vector<std::vector<int>> wrong_memory = {{t, r, w},
+                                                      {t, r, w, n},
+                                                      {t, r, w, t},
+                                                      {t, r, m, w},
+                                                      {t, r, w, unwritable.get()},
+                                                      {t, r, w, w},
+                                                      {t, r, w, m, m},
+                                                      {t, r, w, environment.get()}};
+  for (const auto& fds : wrong_memory) {
+    auto answer = ask(greeted().get(), ipc::Attach{.has_memory = 1}, fds);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->kind, ipc::Kind::kRefused) << &fds - wrong_memory.data();
   }
   // By number: files that are no segments, and numbers of nothing.
   for (const int number : {0, 1, -1, 1'000'000, n, INT32_MIN, INT32_MAX}) {
-    const auto socket = greeted();
-    ASSERT_TRUE(ipc::send(socket.get(), ipc::Attach{.tables = number, .rings = number}));
-    auto answer = ipc::receive_until(socket.get(), base::now() + base::seconds(5));
-    ASSERT_TRUE(answer);
-    EXPECT_EQ(answer->kind, ipc::Kind::kRefused) << number;
+    for (const ipc::Attach& attach :
+         {ipc::Attach{.tables = number, .rings = number, .wake = number},
+          ipc::Attach{.tables = t, .rings = r, .wake = number},
+          ipc::Attach{.tables = t, .rings = r, .wake = w, .memory = number, .has_memory = 1}}) {
+      auto answer = ask(greeted().get(), attach);
+      ASSERT_TRUE(answer);
+      EXPECT_EQ(answer->kind, ipc::Kind::kRefused) << number;
+    }
   }
   // Slots that can't be, and one that is somebody else's.
   for (const unsigned slot : {0u, 251u, 255u, 256u, 4'000'000'000u, bystander_.slot}) {
-    const auto socket = greeted();
-    const std::vector<int> fds = {t, r};
-    ASSERT_TRUE(ipc::send(socket.get(), ipc::Attach{.resume = 1, .slot = slot, .epoch = 1}, fds));
-    auto answer = ipc::receive_until(socket.get(), base::now() + base::seconds(5));
+    const std::vector<int> fds = {t, r, w};
+    auto answer = ask(greeted().get(), ipc::Attach{.resume = 1, .slot = slot, .epoch = 1}, fds);
     ASSERT_TRUE(answer);
     EXPECT_EQ(answer->kind, ipc::Kind::kRefused) << slot;
   }
+}
+
+TEST_F(BadInput, AttachByNumbersIsAsGood) {
+  // As where too many descriptors are in flight (ETOOMANYREFS).
+  const Luggage luggage;
+  const auto socket = greeted();
+  auto answer = ask(socket.get(), ipc::Attach{.tables = luggage.tables->fd.get(),
+                                              .rings = luggage.rings->fd.get(),
+                                              .wake = luggage.wake.get(),
+                                              .memory = luggage.memory.get(),
+                                              .has_memory = 1});
+  ASSERT_TRUE(answer);
+  const auto attached = ipc::expect<ipc::Attached>(*answer);
+  ASSERT_TRUE(attached) << attached.error().sentence;
+  // And all four come out again.
+  const ipc::Introduce oneself{
+      .own_slot = attached->slot, .own_epoch = attached->epoch, .slot = attached->slot};
+  answer = ask(socket.get(), oneself);
+  ASSERT_TRUE(answer);
+  const auto introduced = ipc::expect<ipc::Introduced>(*answer);
+  ASSERT_TRUE(introduced) << introduced.error().sentence;
+  EXPECT_EQ(introduced->pid, ::getpid());
+  EXPECT_EQ(introduced->epoch, attached->epoch);
+  EXPECT_EQ(answer->fds.size(), 4u);
+  answer = ask(socket.get(), ipc::Detach{});
+  ASSERT_TRUE(answer && answer->kind == ipc::Kind::kDone);
+}
+
+TEST_F(BadInput, IntroductionsUnderAFalseName) {
+  const auto bystanders = static_cast<uint32_t>(bystander_.slot);
+  const auto code_of = [](const ipc::Introduce& forged, int socket) {
+    auto answer = ask(socket, forged);
+    return answer ? refusal(*answer) : -1;
+  };
+  const uint32_t bystanders_epoch = [&] {
+    auto link = client::connect_agent({.devices = client::wanted_devices()});
+    return arena::SlotWord::unpack(link->registry.layout().slots[bystanders].word.load()).epoch;
+  }();
+  {
+    // We have no slot: neither somebody else's, however well we know it, nor one that can't be.
+    const auto socket = greeted();
+    for (const uint32_t epoch : {0u, 1u, bystanders_epoch, 0xffffffffu})
+      for (const uint32_t own : {bystanders, 0u, 251u, 255u, 256u, bystanders + 256, 0xffffffffu})
+        EXPECT_EQ(code_of({.own_slot = own, .own_epoch = epoch, .slot = bystanders}, socket.get()), ESTALE);
+  }
+  const Luggage luggage;
+  const std::vector<int> fds = {luggage.tables->fd.get(), luggage.rings->fd.get(), luggage.wake.get()};
+  const auto socket = greeted();
+  auto answer = ask(socket.get(), ipc::Attach{}, fds);
+  ASSERT_TRUE(answer);
+  const auto attached = ipc::expect<ipc::Attached>(*answer);
+  ASSERT_TRUE(attached) << attached.error().sentence;
+  const uint32_t own = attached->slot;
+  for (const uint32_t epoch : {attached->epoch + 1, attached->epoch - 1, attached->epoch + (1u << 24)})
+    EXPECT_EQ(code_of({.own_slot = own, .own_epoch = epoch, .slot = bystanders}, socket.get()), ESTALE)
+        << epoch;
+  for (const uint32_t slot : {0u, 251u, 255u, 256u, bystanders + 256, 0xffffffffu})
+    EXPECT_EQ(code_of({.own_slot = own, .own_epoch = attached->epoch, .slot = slot}, socket.get()), ESRCH)
+        << slot;
+  // With descriptors, or of a wrong length: nothing to talk about.
+  const ipc::Introduce good{.own_slot = own, .own_epoch = attached->epoch, .slot = bystanders};
+  answer = ask(socket.get(), good, fds);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(refusal(*answer), EPROTO);
+  // True, on a connection of its own as programs do it, and without memory, since none was brought.
+  answer = ask(greeted().get(), good);
+  ASSERT_TRUE(answer);
+  EXPECT_TRUE(ipc::expect<ipc::Introduced>(*answer)) << "the bystander is who it is";
+  EXPECT_EQ(answer->fds.size(), 4u);
+  answer = ask(socket.get(), ipc::Introduce{.own_slot = own, .own_epoch = attached->epoch, .slot = own});
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(ipc::expect<ipc::Introduced>(*answer)->has_memory, 0u);
+  EXPECT_EQ(answer->fds.size(), 3u);
+  answer = ask(socket.get(), ipc::Detach{});
+  ASSERT_TRUE(answer && answer->kind == ipc::Kind::kDone);
 }
 
 TEST_F(BadInput, SilentConnectionsAndUnreadAnswers) {

@@ -198,6 +198,45 @@ TEST_F(Users, SystemAgentServesBothAndSurvives) {
   EXPECT_TRUE(system.wait_for_exit());
 }
 
+TEST_F(Users, AreStrangersToEachOther) {
+  const auto introduce = [](Member& member, const Member& peer) {
+    member.process.say("introduce " + std::to_string(peer.slot));
+    return member.process.hear().value_or("nothing");
+  };
+  const auto refused = [](const std::string& line) {
+    return line.starts_with("refused 1 slot ") && line.find("users share no memory") != std::string::npos &&
+           line.find("wire path") != std::string::npos;
+  };
+  {
+    // Each with an agent of its own: the slots of the other belong to the other agent.
+    Member anna = enlist_as(kAnna);
+    Member bert = enlist_as(kBert);
+    const std::string line = introduce(anna, bert);
+    EXPECT_TRUE(refused(line)) << line;
+    const std::string back = introduce(bert, anna);
+    EXPECT_TRUE(refused(back)) << back;
+    Member annas = enlist_as(kAnna);
+    EXPECT_TRUE(introduce(anna, annas).ends_with(" trwm"));
+  }
+  ASSERT_TRUE(support::eventually(
+      [&] { return !status_of(kAnna).is_object() && !status_of(kBert).is_object(); }, support::Wait(30'000)));
+  auto system = support::Process::start({home_ + "/lib/verbena/verbena-agent", "--system"});
+  ASSERT_TRUE(support::eventually([] { return ipc::connect_to(ipc::system_agent_name()).has_value(); }));
+  Member anna = enlist_as(kAnna);
+  Member bert = enlist_as(kBert);
+  Member berts = enlist_as(kBert);
+  const std::string line = introduce(anna, bert);
+  EXPECT_TRUE(refused(line)) << line;
+  EXPECT_NE(line.find("is a process of uid 40002, you are uid 40001"), std::string::npos) << line;
+  EXPECT_TRUE(refused(introduce(bert, anna)));
+  EXPECT_TRUE(introduce(bert, berts).ends_with(" trwm"));
+  // Not even root, which isn't Bert.
+  Member root = enlist();
+  EXPECT_TRUE(refused(introduce(root, bert)));
+  system.signal(SIGTERM);
+  EXPECT_TRUE(system.wait_for_exit());
+}
+
 TEST_F(Users, NetworkNamespacesAreHostsOfTheirOwn) {
   Member here = enlist_as(kAnna);
   const std::string command = home_ + "/bin/verbena devices --json";

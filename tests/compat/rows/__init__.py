@@ -1,8 +1,12 @@
 """The table: every theme's rows."""
 from row import Row
-from rows import command, devices, libraries, run
+from rows import atomic, command, devices, libraries, pingpong, read, run, send, together, verbatim, write
 
-THEMES = {"devices": devices, "libraries": libraries, "run": run, "command": command}
+THEMES = {
+    "devices": devices, "libraries": libraries, "run": run, "command": command,
+    "pingpong": pingpong, "send": send, "write": write, "read": read, "atomic": atomic, "together": together,
+    "verbatim": verbatim,
+}
 
 
 def everything() -> dict[str, Row]:

@@ -19,10 +19,17 @@ struct Kinds {
   }
 };
 using AllKinds = Kinds<Hello, Welcome, Attach, Attached, Detach, Observe, DevicesChanged, Stop, Lease, Leased,
-                       Done, Refused, SlotSocket>;
+                       Done, Refused, SlotSocket, Introduce, Introduced>;
 
-constexpr size_t kSizes[] = {
-    0, sizeof(Hello), sizeof(Welcome), sizeof(Attach), sizeof(Stop), sizeof(Lease), sizeof(Refused)};
+constexpr size_t kSizes[] = {0,
+                             sizeof(Hello),
+                             sizeof(Welcome),
+                             sizeof(Attach),
+                             sizeof(Stop),
+                             sizeof(Lease),
+                             sizeof(Refused),
+                             sizeof(Introduce),
+                             sizeof(Introduced)};
 
 // Half of them with a good header, half of those with a length that some message has.
 std::string random_packet(std::mt19937& random) {

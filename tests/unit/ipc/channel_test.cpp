@@ -11,7 +11,7 @@ namespace verbena::ipc {
 namespace {
 
 using AllMessages = testing::Types<Hello, Welcome, Attach, Attached, Detach, Observe, DevicesChanged, Stop,
-                                   Lease, Leased, Done, Refused, SlotSocket>;
+                                   Lease, Leased, Done, Refused, SlotSocket, Introduce, Introduced>;
 
 template <typename M>
 class EachMessage : public testing::Test {};
@@ -75,9 +75,10 @@ TYPED_TEST(EachMessage, IsNothingElseAndOfNoOtherLength) {
 }
 
 TEST(Channel, KindsAreDistinct) {
-  const Kind kinds[] = {Hello::kKind,   Welcome::kKind, Attach::kKind,         Attached::kKind, Detach::kKind,
-                        Stop::kKind,    Lease::kKind,   DevicesChanged::kKind, Leased::kKind,   Done::kKind,
-                        Observe::kKind, Refused::kKind, SlotSocket::kKind};
+  const Kind kinds[] = {Hello::kKind,      Welcome::kKind,   Attach::kKind,    Attached::kKind,
+                        Detach::kKind,     Stop::kKind,      Lease::kKind,     DevicesChanged::kKind,
+                        Leased::kKind,     Done::kKind,      Observe::kKind,   Refused::kKind,
+                        SlotSocket::kKind, Introduce::kKind, Introduced::kKind};
   for (const Kind& a : kinds)
     for (const Kind& b : kinds) EXPECT_TRUE(&a == &b || a != b) << static_cast<int>(a);
 }
@@ -123,7 +124,7 @@ TEST(Channel, TellsBothVersionsInItsSentence) {
   const SocketPair pair;
   send_raw(pair.near.get(), bytes_of({.version = 77, .kind = Kind::kDone}));
   const std::string sentence = receive(pair.far.get()).error().sentence;
-  EXPECT_NE(std::string::npos, sentence.find("protocols 1 and 77")) << sentence;
+  EXPECT_NE(std::string::npos, sentence.find("protocols 2 and 77")) << sentence;
 }
 
 TEST(Channel, DescriptorsOfAMessageThatNobodyTakesAreClosed) {
@@ -167,6 +168,31 @@ TEST(Channel, ReceiveUntilTakesWhatIsThereEvenPastTheDeadline) {
   const SocketPair pair;
   ASSERT_TRUE(send(pair.near.get(), Done{}));
   EXPECT_TRUE(receive_until(pair.far.get(), base::now() + base::seconds(-1)));
+}
+
+TEST(Channel, ReceiveUntilWaitsAsItIsTold) {
+  SocketPair pair;
+  const auto deadline = base::now() + base::seconds(20);
+  int waits = 0;
+  const auto message = receive_until(pair.far.get(), deadline, [&](int fd, base::Instant until) {
+    EXPECT_EQ(pair.far.get(), fd);
+    EXPECT_EQ(deadline, until);
+    if (++waits < 3) return;  // early, which is no harm
+    EXPECT_TRUE(send(pair.near.get(), Done{}));
+  });
+  EXPECT_TRUE(message);
+  EXPECT_EQ(3, waits);
+}
+
+TEST(Channel, IdleWaitEndsWithReadinessOrInTime) {
+  SocketPair pair;
+  ASSERT_TRUE(send(pair.near.get(), Done{}));
+  const auto begin = base::now();
+  wait_idly(pair.far.get(), begin + base::seconds(20));
+  wait_idly(-1, begin + base::seconds(-1));
+  EXPECT_LT(base::now() - begin, base::seconds(5));
+  wait_idly(-1, begin + base::milliseconds(20));
+  EXPECT_GE(base::now() - begin, base::milliseconds(20));
 }
 
 TEST(Channel, ReceiveUntilWakesForAMessageAndForTheEnd) {

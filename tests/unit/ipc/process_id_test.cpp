@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -130,6 +132,57 @@ TEST(MapsFile, SeesAMappingWhileItIsThere) {
   ::munmap(data, 4096);
   EXPECT_FALSE(maps_file(::getpid(), kName));
   EXPECT_FALSE(maps_file(-1, kName));
+}
+
+TEST(PidHome, OfANeighbourIsOurs) {
+  Child child;
+  const auto pidfd = open_pidfd(child.pid());
+  const auto home = home_of(pidfd.get());
+  EXPECT_EQ(namespace_inode("pid"), home.inode);
+  EXPECT_EQ(child.pid(), home.pid);
+}
+
+TEST(PidHome, OfADeadProcessOrOfAnotherFileIsNone) {
+  Child child;
+  const auto pidfd = open_pidfd(child.pid());
+  child.end();
+  EXPECT_EQ(0u, home_of(pidfd.get()).inode);
+  const base::UniqueFd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(0u, home_of(file.get()).inode);
+  EXPECT_EQ(0u, home_of(-1).inode);
+}
+
+TEST(PidHome, BelowUsIsAnotherWithNumbersOfItsOwn) {
+  // Only a child's children live in the namespace that it makes; the pipe lives as long as they do.
+  int alive[2];
+  ASSERT_EQ(0, ::pipe2(alive, O_CLOEXEC));
+  const pid_t maker = ::fork();
+  if (maker == 0) {
+    if (::unshare(CLONE_NEWPID) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) ::_exit(1);
+    const pid_t first = ::fork();
+    if (first == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (;;) ::pause();
+    }
+    [[maybe_unused]] const auto written = ::write(alive[1], &first, sizeof first);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) ::pause();
+  }
+  ::close(alive[1]);
+  pid_t first = 0;
+  const bool made = ::read(alive[0], &first, sizeof first) == sizeof first;
+  ::close(alive[0]);
+  if (made) {
+    const auto pidfd = open_pidfd(first);
+    const auto home = home_of(pidfd.get());
+    EXPECT_NE(0u, home.inode);
+    EXPECT_NE(namespace_inode("pid"), home.inode);
+    EXPECT_EQ(1, home.pid);
+    ::kill(first, SIGKILL);
+  }
+  ::kill(maker, SIGKILL);
+  ::waitpid(maker, nullptr, 0);
+  if (!made) GTEST_SKIP() << "this machine lets nobody make a pid namespace";
 }
 
 TEST(NamespaceInode, IsTheKernelsNumber) {

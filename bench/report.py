@@ -1,0 +1,85 @@
+#!/usr/bin/python3 -B
+"""Makes docs/PERFORMANCE.md and its plots from a run's JSON, and says in short who won.
+
+Only a full run may become the page: a quick or partial one is shown here and left at that."""
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import page
+from summary import LEVEL, LOSES, WINS, Results
+
+ROOT = Path(__file__).resolve().parent.parent
+FEWEST_ROUNDS = 3
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("json", type=Path, nargs="?", default=ROOT / "build/bench/results.json")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where PERFORMANCE.md and performance/ are")
+    parser.add_argument("--force", action="store_true", help="write the page from a quick or partial run too")
+    parser.add_argument("--no-page", action="store_true", help="only say who won")
+    return parser.parse_args()
+
+
+def why_not_a_page(document: dict) -> str:
+    settings = document["settings"]
+    if settings["quick"]:
+        return "a quick run"
+    if settings["only"]:
+        return f"a run of only '{settings['only']}'"
+    if settings["rounds_complete"] < FEWEST_ROUNDS:
+        return f"only {settings['rounds_complete']} complete rounds"
+    return ""
+
+
+def compact_json(document: dict) -> str:
+    """A line for each measurement and ratio, so that two runs can be compared with diff."""
+    parts = []
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            rows = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in value)
+            parts.append(f" {json.dumps(key)}: [\n{rows}\n ]")
+        else:
+            parts.append(f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def write_page(document: dict, results: Results, docs: Path) -> None:
+    import plots  # here, since it needs matplotlib, and saying who won doesn't
+
+    folder = docs / "performance"
+    folder.mkdir(parents=True, exist_ok=True)
+    plots.draw_all(results, folder)
+    (folder / "results.json").write_text(compact_json(document))
+    (docs / "PERFORMANCE.md").write_text(page.text(document, results))
+
+
+def main() -> int:
+    options = arguments()
+    document = json.loads(options.json.read_text())
+    results = Results(document)
+    for operation, name, metric in page.comparisons():
+        for peer in results.others:
+            found = page.verdicts(results, peer, operation, metric)
+            if found:
+                print(f"{operation.upper():<5} {name:<10} against {peer:<8} {found}")
+    count = page.tally(document)
+    print(f"of {sum(count.values())} comparisons with rivals: {count[WINS]} won, {count[LEVEL]} level within noise, "
+          f"{count[LOSES]} lost; {len(results.failures())} kinds of failure")
+    if page.disturbance(document):
+        print(page.disturbance(document).replace("**", ""))
+    obstacle = why_not_a_page(document)
+    if options.no_page:
+        return 0
+    if obstacle and not options.force:
+        print(f"report: {obstacle}: docs/PERFORMANCE.md stays as it is (--force writes it)")
+        return 0
+    write_page(document, results, options.docs)
+    print("report: docs/PERFORMANCE.md, docs/performance/ are written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

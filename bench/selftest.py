@@ -1,0 +1,161 @@
+#!/usr/bin/python3 -B
+"""Tests of the harness itself: reading what tools print, arithmetic, and children that fail. Less than a second."""
+import os
+import sys
+import time
+import unittest
+
+import page
+import run
+from cases import (ALL_SIZES, BANDWIDTH, BANDWIDTH_MIB_S, LATENCY, LATENCY_US, MIB, RATE_MOPS, Bench, Case, Peer,
+                   PeerFailed, PeerTimedOut, iterations, number, size_name)
+from peers import tcp, ucx, verbena
+from processes import last_words, numbers, run_alone, run_pair
+from summary import LEVEL, LOSES, WINS, Results, ratio_rows, speedup
+
+CORE = min(os.sched_getaffinity(0))
+# As perftest 4.5-0.17's printf formats give them, tabs included.
+PERFTEST_LATENCY = """\
+ local address: LID 0000 QPN 0x0011 PSN 0x5a3c29 RKey 0x000203 VAddr 0x0056084da2c000
+---------------------------------------------------------------------------------------
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   \
+99% percentile[usec]   99.9% percentile[usec] 
+ 8       1000          0.42           17.31        0.45  \t       0.47     \t0.21\t\t0.60 \t\t17.31  
+---------------------------------------------------------------------------------------
+"""
+PERFTEST_BANDWIDTH = """\
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 65536      5000             0.00               9123.45\t\t   0.145975
+---------------------------------------------------------------------------------------
+"""
+UCX_CSV = """\
+iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr
+100000,0.289,0.299,0.299,25.48,25.50,3339401,3340000
+"""
+
+
+class ReadingPerftest(unittest.TestCase):
+    def test_latency_is_the_median(self):
+        self.assertEqual(verbena.parse(PERFTEST_LATENCY, Case("write", LATENCY, 8)), {LATENCY_US: 0.45})
+
+    def test_bandwidth_is_the_average_with_its_rate(self):
+        expected = {BANDWIDTH_MIB_S: 9123.45, RATE_MOPS: 0.145975}
+        self.assertEqual(verbena.parse(PERFTEST_BANDWIDTH, Case("send", BANDWIDTH, 65536)), expected)
+        newer = PERFTEST_BANDWIDTH.replace("[MB/sec]", "[MiB/sec]")
+        self.assertEqual(verbena.parse(newer, Case("send", BANDWIDTH, 65536)), expected)
+
+    def test_other_units_sizes_or_none_at_all_are_failures(self):
+        case = Case("send", BANDWIDTH, 65536)
+        for text in (PERFTEST_BANDWIDTH.replace("[MB/sec]", "[Gb/sec]"), PERFTEST_LATENCY, "", "Failed to create MR"):
+            with self.assertRaises(PeerFailed):
+                verbena.parse(text, case)
+        with self.assertRaises(PeerFailed):
+            verbena.parse(PERFTEST_BANDWIDTH, Case("send", BANDWIDTH, 8))
+
+
+class ReadingTheOthers(unittest.TestCase):
+    def test_ucx(self):
+        self.assertEqual(ucx.parse(UCX_CSV, LATENCY), {LATENCY_US: 0.289})
+        self.assertEqual(ucx.parse("a warning\n" + UCX_CSV, BANDWIDTH), {BANDWIDTH_MIB_S: 25.5, RATE_MOPS: 3.34})
+        for text in ("", UCX_CSV.splitlines()[0], UCX_CSV.replace("0.289,", "")):
+            with self.assertRaises(PeerFailed):
+                ucx.parse(text, LATENCY)
+
+    def test_our_helpers(self):
+        self.assertEqual(numbers("congestion cubic\nlatency_us 2.5\n", (LATENCY_US,)), {LATENCY_US: 2.5})
+        with self.assertRaises(PeerFailed):
+            numbers("latency_us\n", (LATENCY_US,))
+
+    def test_last_words_prefer_the_error(self):
+        self.assertEqual(last_words("-----\nhello\nFailed to create MR\nbye\n"), "Failed to create MR")
+        self.assertEqual(last_words("one\ntwo\n----\n"), "one; two")
+
+
+def a_run(ours: list, theirs: list) -> dict:
+    """A document with one latency case of each, rounds from 1."""
+    def rows(name, values):
+        rounds = [{"round": n} | (value if isinstance(value, dict) else {LATENCY_US: value})
+                  for n, value in enumerate(values, 1)]
+        return {"peer": name, "operation": "send", "kind": LATENCY, "size": 8, "rounds": rounds}
+
+    answers = [{"for": [operation, LATENCY], "by": ["send", LATENCY]} for operation in ("send", "write")]
+    return {"ours": "us", "peers": {"us": {"answers": answers}, "them": {"answers": answers}},
+            "results": [rows("us", ours), rows("them", theirs)]}
+
+
+class Arithmetic(unittest.TestCase):
+    def test_speedup_is_above_one_when_we_are_faster(self):
+        self.assertEqual(speedup(LATENCY_US, 1, 2), 2)
+        self.assertEqual(speedup(BANDWIDTH_MIB_S, 1, 2), 0.5)
+
+    def test_ratios_are_taken_within_rounds(self):
+        # The machine was ten times slower in the second round: the ratio of medians would be wrong, ours isn't.
+        ratio = Results(a_run([1, 10, 1], [2, 20, 3])).ratio("them", "send", LATENCY_US, 8)
+        self.assertEqual((ratio["median"], ratio["min"], ratio["max"], ratio["verdict"]), (2, 2, 3, WINS))
+
+    def test_rounds_without_both_dont_count(self):
+        results = Results(a_run([1, {"failed": "no"}, 4], [2, 2, {"failed": "no"}]))
+        self.assertEqual(results.ratio("them", "send", LATENCY_US, 8)["rounds"], 1)
+        self.assertEqual(results.failures(), {})
+
+    def test_rounds_that_disagree_are_level(self):
+        self.assertEqual(Results(a_run([1, 2], [2, 1])).ratio("them", "send", LATENCY_US, 8)["verdict"], LEVEL)
+        self.assertEqual(Results(a_run([2, 2], [1, 1])).ratio("them", "write", LATENCY_US, 8)["verdict"], LOSES)
+
+    def test_failures_are_listed_and_give_no_ratio(self):
+        results = Results(a_run([{"failed": "why"}] * 2, [1, 1]))
+        self.assertIsNone(results.ratio("them", "send", LATENCY_US, 8))
+        self.assertEqual(ratio_rows(results), [])
+        self.assertEqual(results.failures(), {("us", "why"): [("send", LATENCY, 8)]})
+
+    def test_names(self):
+        self.assertEqual([size_name(size) for size in (8, 4096, MIB)], ["8 B", "4 KiB", "1 MiB"])
+        self.assertEqual([number(value) for value in (0.0137, 0.45, 4.8213, 53.12, 12345.0)],
+                         ["0.0137", "0.450", "4.82", "53.1", "12,300"])
+        self.assertEqual(page.ranges([8, 64, MIB], list(ALL_SIZES)), "8 B to 64 B, 1 MiB")
+        self.assertEqual((iterations(8, 0.1, 1000), iterations(1 << 40, 1, 1000)), (500_000, 30))
+
+
+class Plan(unittest.TestCase):
+    def test_each_measurement_comes_once_a_round(self):
+        plan = [(peer.name, case) for peer, case in run.cells(ALL_SIZES, "")]
+        self.assertEqual(len(plan), len(set(plan)))
+        self.assertIn(("tcp", Case("send", BANDWIDTH, 8)), plan)
+        self.assertNotIn(("tcp", Case("write", BANDWIDTH, 8)), plan)
+
+    def test_only_finds_what_stands_beside(self):
+        plan = run.cells(ALL_SIZES, "write_bw/8 B/tcp")
+        self.assertEqual(plan, [(tcp.PEER, Case("send", BANDWIDTH, 8))])
+
+    def test_patience_ends(self):
+        def hang(case, bench):
+            raise PeerTimedOut("hung")
+
+        peer, case = Peer("p", "", {}, hang), Case("send", LATENCY, 8)
+        some = run.Run(Bench(verbena=None, helpers=None, cores=(0, 1), timeout_seconds=1), [(peer, case)], 9, 60)
+        words = [some.measure(peer, case)["failed"] for _ in range(5)]
+        self.assertEqual(words[:3], ["hung"] * 3)
+        self.assertTrue(all(word.startswith("left out") for word in words[3:]))
+
+
+class Children(unittest.TestCase):
+    def test_failures_say_why(self):
+        with self.assertRaisesRegex(PeerFailed, "ended with 3: it broke"):
+            run_alone(["sh", "-c", "echo it broke; exit 3"], None, 5)
+        with self.assertRaises(PeerFailed):
+            run_alone(["/nonexistent/program"], None, 5)
+        with self.assertRaisesRegex(PeerFailed, "server sh .*no device"):
+            run_pair(["sh", "-c", "echo no device; exit 1"], ["true"], 1, (CORE, CORE), 5)
+
+    def test_what_hangs_is_killed(self):
+        start = time.monotonic()
+        with self.assertRaises(PeerTimedOut):
+            run_alone(["sleep", "60"], None, 0.1)
+        with self.assertRaises(PeerTimedOut):
+            run_pair(["sleep", "60"], ["true"], 1, (CORE, CORE), 0.1)
+        self.assertLess(time.monotonic() - start, 2)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if unittest.main(exit=False).result.wasSuccessful() else 1)

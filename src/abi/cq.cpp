@@ -1,0 +1,116 @@
+// Completion queues.
+#include <fmt/format.h>
+
+#include "abi/abi.hpp"
+#include "abi/entries.hpp"
+#include "abi/process_state.hpp"
+#include "abi/wait_acks.hpp"
+#include "verbs/device_limits.hpp"
+
+namespace verbena::abi {
+namespace {
+
+base::Result<ibv_cq*> create(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
+                             int vector) {
+  Context& ours = Context::from(context);
+  if (auto ok = ours.usable(); !ok) return std::unexpected(ok.error());
+  if (cqe <= 0 || cqe > verbs::kMaxCqe)
+    return base::fail(EINVAL,
+                      fmt::format("a completion queue has 1 to {} entries, not {}", verbs::kMaxCqe, cqe));
+  if (vector < 0 || vector >= context->num_comp_vectors)
+    return base::fail(
+        EINVAL, fmt::format("completion vectors are 0 to {}, not {}", context->num_comp_vectors - 1, vector));
+  auto data = client::DataPath::current();
+  if (!data) return std::unexpected(data.error());
+  auto made = std::make_unique<Cq>();
+  auto queue = verbs::CompletionQueue::create(
+      (*data)->process(), {.cqe = cqe,
+                           .channel = channel != nullptr ? Channel::from(channel).channel.get() : nullptr,
+                           .element = &made->ibv,
+                           .events = &ours.open->events()});
+  if (!queue) return std::unexpected(queue.error());
+  made->queue = std::move(*queue);
+  made->data = std::move(*data);
+  made->ibv.context = context;
+  made->ibv.channel = channel;
+  made->ibv.cq_context = cq_context;
+  made->ibv.handle = made->queue->index();
+  made->ibv.cqe = made->queue->cqe();
+  pthread_mutex_init(&made->ibv.mutex, nullptr);
+  pthread_cond_init(&made->ibv.cond, nullptr);
+  if (channel != nullptr) {
+    const std::lock_guard lock(state().mutex);
+    ++channel->refcnt;
+  }
+  hold_context(ours);
+  return &made.release()->ibv;
+}
+
+base::Result<void> destroy(ibv_cq* ibv) {
+  Context& context = Context::from(ibv->context);
+  Cq& cq = Cq::from(ibv);
+  if (auto ok = context.usable(); !ok) return ok;
+  if (cq.queue->users != 0)
+    return base::fail(EBUSY,
+                      fmt::format("{} queues still complete into this one: destroy their queue pairs first",
+                                  cq.queue->users.load()));
+  cq.queue->leave_channel();  // no event of it is handed out from here on
+  context.open->events().forget(reinterpret_cast<uint64_t>(ibv));
+  pthread_mutex_lock(&ibv->mutex);
+  wait_for_acks(ibv->mutex, ibv->cond, ibv->comp_events_completed, cq.events_handed_out);
+  wait_for_acks(ibv->mutex, ibv->cond, ibv->async_events_completed, cq.async_events_handed_out);
+  pthread_mutex_unlock(&ibv->mutex);
+  if (ibv->channel != nullptr) {
+    const std::lock_guard lock(state().mutex);
+    --ibv->channel->refcnt;
+  }
+  pthread_cond_destroy(&ibv->cond);
+  pthread_mutex_destroy(&ibv->mutex);
+  delete &cq;
+  release_context(context);
+  return {};
+}
+
+base::Result<void> resize(ibv_cq* ibv, int cqe) {
+  if (auto ok = Context::from(ibv->context).usable(); !ok) return ok;
+  Cq& cq = Cq::from(ibv);
+  if (auto resized = cq.queue->resize(cqe); !resized) return resized;
+  ibv->cqe = cq.queue->cqe();
+  return {};
+}
+
+}  // namespace
+
+// The fast path: no guard, no errno. In the child of a fork() nothing of it is mapped, so that is looked at.
+int poll_cq(ibv_cq* cq, int count, ibv_wc* completions) noexcept {
+  if (count <= 0) return 0;
+  if (!Cq::from(cq).data->usable()) return -1;
+  return Cq::from(cq).queue->poll(count, completions);
+}
+
+int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept {
+  if (!Cq::from(cq).data->usable()) return EIO;
+  Cq::from(cq).queue->arm(solicited_only != 0);
+  return 0;
+}
+
+}  // namespace verbena::abi
+
+using namespace verbena;
+
+VERBENA_ENTRY ibv_cq* vb_ibv_create_cq(ibv_context* context, int cqe, void* cq_context,
+                                       ibv_comp_channel* channel, int comp_vector) noexcept {
+  return abi::or_null(
+      abi::guarded([&] { return abi::create(context, cqe, cq_context, channel, comp_vector); }));
+}
+VERBENA_SAME_PROTOTYPE(ibv_create_cq);
+
+VERBENA_ENTRY int vb_ibv_destroy_cq(ibv_cq* cq) noexcept {
+  return abi::errno_value(abi::guarded([&] { return abi::destroy(cq); }));
+}
+VERBENA_SAME_PROTOTYPE(ibv_destroy_cq);
+
+VERBENA_ENTRY int vb_ibv_resize_cq(ibv_cq* cq, int cqe) noexcept {
+  return abi::errno_value(abi::guarded([&] { return abi::resize(cq, cqe); }));
+}
+VERBENA_SAME_PROTOTYPE(ibv_resize_cq);

@@ -1,0 +1,210 @@
+#include "client/data_path.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "client/host_tie.hpp"
+#include "client/introduction.hpp"
+#include "local/local_path.hpp"
+
+namespace verbena::client {
+namespace {
+
+// While the program polls it does everything itself; so long after its last poll the helper steps in.
+constexpr base::Duration kAfterLastPoll = std::chrono::microseconds(200);
+// Letters come in bursts: a helper that has read one stays awake for the next.
+constexpr base::Duration kReadingOn = std::chrono::microseconds(50);
+
+std::mutex current_mutex;
+std::weak_ptr<DataPath> current_path;
+
+bool is_of_this_host(const arena::DeviceTable& table, const uint8_t* gid) {
+  for (unsigned d = 0; d < table.device_count; ++d)
+    for (unsigned p = 0; p < table.devices[d].port_count; ++p)
+      for (const auto& known : table.devices[d].ports[p].gids)
+        if (known.used != 0 && std::memcmp(known.raw.data(), gid, known.raw.size()) == 0) return true;
+  return false;
+}
+
+}  // namespace
+
+base::Result<std::shared_ptr<DataPath>> DataPath::current() {
+  const std::lock_guard lock(current_mutex);
+  const auto tie = HostTie::instance();
+  const auto claim = tie->claim();
+  const auto tables = tie->tables();
+  const auto rings = tie->rings();
+  if (!claim || tables.empty() || rings.empty())
+    return base::fail(EIO, "this process has no slot on its host; close its devices and open them anew");
+  if (auto known = current_path.lock();
+      known && known->process_.slot().value == claim->slot && known->epoch_ == claim->epoch)
+    return known;
+  std::shared_ptr<DataPath> made(new DataPath(arena::ProcessArena(tables.data(), rings.data()),
+                                              {static_cast<uint8_t>(claim->slot)}, claim->epoch));
+  made->process_.regions().set_liveness([weak = std::weak_ptr(made)](base::Slot slot) {
+    const auto path = weak.lock();
+    const auto neighbour = path ? path->exchange_->neighbour(slot) : nullptr;
+    return neighbour != nullptr && !neighbour->gone();
+  });
+  current_path = made;
+  tie->set_work(made);
+  return made;
+}
+
+DataPath::DataPath(arena::ProcessArena arena, base::Slot slot, uint32_t epoch)
+    : process_(arena, slot), epoch_(epoch), tie_(HostTie::instance()) {
+  auto self = std::make_shared<local::Self>(arena, slot, epoch, [] { HostTie::instance()->wake_helper(); });
+  exchange_ = std::make_shared<local::Exchange>(process_, std::move(self));
+  process_.set_postman(exchange_);
+  process_.pending().on_first = [](void* path) { static_cast<DataPath*>(path)->wake_own_helper(); };
+  process_.pending().context = this;
+}
+
+DataPath::~DataPath() = default;
+
+bool DataPath::usable() const { return tie_->current(); }
+
+void DataPath::wake_own_helper() { exchange_->self().wake_helper(); }
+
+base::Result<std::shared_ptr<local::Neighbour>> DataPath::meet(base::Slot slot) {
+  const std::lock_guard lock(meeting_);
+  if (auto known = exchange_->neighbour(slot); known && !known->gone()) {
+    const auto* peer = dynamic_cast<local::Peer*>(known.get());
+    pollfd state{peer != nullptr ? peer->wake_fd() : -1, 0, 0};
+    if (peer == nullptr || (::poll(&state, 1, 0) == 0)) return known;
+    lose(known);
+  }
+  auto introduction = introduce(slot);
+  if (!introduction) return std::unexpected(introduction.error());
+  auto peer = local::Peer::open({.slot = slot,
+                                 .epoch = introduction->epoch,
+                                 .pid = introduction->pid,
+                                 .tables = std::move(introduction->tables),
+                                 .rings = std::move(introduction->rings),
+                                 .wake = std::move(introduction->wake),
+                                 .memory = std::move(introduction->memory)},
+                                process_.slot());
+  if (!peer) return std::unexpected(peer.error());
+  exchange_->meet(*peer);
+  HostTie::instance()->wake_helper();  // it watches for the peer's end from now on
+  return std::shared_ptr<local::Neighbour>(*peer);
+}
+
+void DataPath::lose(const std::shared_ptr<local::Neighbour>& neighbour) {
+  if (neighbour->set_gone()) return;  // another process may have its slot by now
+  exchange_->part(*neighbour);
+  process_.peer_gone(neighbour->slot(), neighbour->epoch());
+}
+
+bool DataPath::look_at_bells() {
+  bool any = false;
+  for (const auto& queue : process_.queues()) {
+    auto& attention = process_.arena().bell(queue->index()).attention;
+    if (attention.get() == 0) continue;
+    const uint32_t wanted = attention.atomic().exchange(0);
+    queue->merge();
+    for (const auto& queue_pair : process_.queue_pairs())
+      if (queue_pair->config().recv_cq == queue) queue_pair->tell_waiting();
+    if ((wanted & arena::kRing) != 0) exchange_->self().ring_channel(queue->index());
+    any = true;
+  }
+  return any;
+}
+
+// Letters come in bursts: a helper that nobody relieves by polling reads on for a moment.
+void DataPath::read_letters(bool alone) {
+  base::Instant last = base::now();
+  do {
+    if (exchange_->read_letters()) last = base::now();
+  } while (alone && base::now() - last < kReadingOn);
+}
+
+base::Instant DataPath::help(base::Instant now) {
+  auto& sleeps = process_.arena().rings_head().helper_sleeps.atomic();
+  sleeps.store(0);
+  const uint64_t polls = process_.polls();
+  const bool alone = std::exchange(polls_seen_, polls) == polls;
+  if (exchange_->has_letters()) read_letters(alone);
+  look_at_bells();
+  if (!alone) return now + kAfterLastPoll;
+
+  (void)process_.work();
+  const base::Instant next = process_.pending().run_all(now);
+  // Asleep from here on: who leaves something must wake us. What was left just before is seen here.
+  sleeps.store(1);
+  if (exchange_->has_letters()) return now;
+  for (const auto& queue : process_.queues())
+    if (process_.arena().bell(queue->index()).attention.get() != 0) return now;
+  if (process_.has_failures()) return now;
+  return std::min(next, process_.pending().next_due());
+}
+
+void DataPath::watch(std::vector<pollfd>& into) {
+  watched_.clear();
+  for (auto& neighbour : exchange_->neighbours())
+    if (auto* peer = dynamic_cast<local::Peer*>(neighbour.get()); peer != nullptr && !peer->gone()) {
+      into.push_back({peer->wake_fd(), 0, 0});
+      watched_.push_back(std::move(neighbour));
+    }
+}
+
+void DataPath::on_events(std::span<const pollfd> watched) {
+  for (size_t i = 0; i < watched.size() && i < watched_.size(); ++i)
+    if (watched[i].revents != 0) lose(watched_[i]);
+}
+
+base::Result<verbs::PathPlan> DevicePaths::plan(base::Qpn own, uint32_t incarnation, uint32_t domain,
+                                                const ibv_qp_attr& attributes) {
+  const auto record = device_.record();
+  if (!record) return std::unexpected(record.error());
+  const auto& address = attributes.ah_attr;
+  const auto& gid = record->ports[(address.port_num - 1u) % arena::kMaxPorts]
+                        .gids[address.grh.sgid_index % arena::kMaxGids];
+  verbs::PathPlan plan;
+  std::memcpy(plan.own_gid, gid.raw.data(), sizeof plan.own_gid);
+  const auto devices = HostTie::instance()->devices();
+  if (!is_of_this_host(*devices, address.grh.dgid.raw))
+    return base::fail(
+        EHOSTUNREACH,
+        fmt::format("QP 0x{:06x}: its destination GID is none of this host's, and the path to other "
+                    "hosts isn't there yet",
+                    own.value));
+  const base::Qpn target{attributes.dest_qp_num & 0xffffff};
+  auto peer = data_->meet(target.slot());
+  if (!peer && peer.error().code == ESRCH) {
+    plan.path = std::make_unique<local::SilentPath>();
+    return plan;
+  }
+  if (!peer) return std::unexpected(peer.error());
+  plan.peer_known = true;
+  plan.peer_slot = (*peer)->slot();
+  plan.peer_epoch = (*peer)->epoch();
+  plan.path = std::make_unique<local::LocalPath>(
+      data_->process(), data_->exchange(),
+      local::LocalPath::Connection{.peer = std::move(*peer),
+                                   .target = target,
+                                   .own = own,
+                                   .incarnation = incarnation,
+                                   .own_gid = {plan.own_gid[0], plan.own_gid[1]},
+                                   .domain = domain});
+  return plan;
+}
+
+std::vector<verbs::PortFacts> DevicePaths::ports() {
+  std::vector<verbs::PortFacts> facts;
+  const auto record = device_.record();
+  if (!record) return facts;
+  for (unsigned p = 0; p < record->port_count; ++p) {
+    const auto& port = record->ports[p];
+    verbs::PortFacts fact;
+    fact.active_mtu = static_cast<ibv_mtu>(port.active_mtu);
+    for (unsigned g = 0; g < arena::kMaxGids; ++g) fact.gids[g] = port.gids[g].used != 0;
+    facts.push_back(fact);
+  }
+  return facts;
+}
+
+}  // namespace verbena::client

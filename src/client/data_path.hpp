@@ -1,0 +1,66 @@
+// What moves this process's data: its objects, its neighbours, and the work that the helper thread does for
+// them while nobody polls. One per attachment to the host.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "client/devices.hpp"
+#include "client/helper_work.hpp"
+#include "local/exchange.hpp"
+#include "verbs/process.hpp"
+#include "verbs/queue_pair.hpp"
+
+namespace verbena::client {
+
+class HostTie;
+
+class DataPath final : public HelperWork, public std::enable_shared_from_this<DataPath> {
+ public:
+  // Of this process, which has a device open. EIO: its slot was lost.
+  [[nodiscard]] static base::Result<std::shared_ptr<DataPath>> current();
+  ~DataPath() override;
+
+  [[nodiscard]] verbs::Process& process() { return process_; }
+  // False in a child of fork(), where nothing of it is mapped.
+  [[nodiscard]] bool usable() const;
+  // The neighbour in a slot, introduced if need be. ESRCH: nobody; EPERM: one that shares no memory with us.
+  [[nodiscard]] base::Result<std::shared_ptr<local::Neighbour>> meet(base::Slot slot);
+  [[nodiscard]] const std::shared_ptr<local::Exchange>& exchange() const { return exchange_; }
+
+  base::Instant help(base::Instant now) override;
+  void watch(std::vector<pollfd>& into) override;
+  void on_events(std::span<const pollfd> watched) override;
+
+ private:
+  DataPath(arena::ProcessArena arena, base::Slot slot, uint32_t epoch);
+  void wake_own_helper();
+  void read_letters(bool alone);
+  bool look_at_bells();
+  void lose(const std::shared_ptr<local::Neighbour>& neighbour);
+
+  verbs::Process process_;
+  uint32_t epoch_;
+  std::shared_ptr<HostTie> tie_;
+  std::shared_ptr<local::Exchange> exchange_;
+  std::mutex meeting_;
+  // The helper thread's own.
+  std::vector<std::shared_ptr<local::Neighbour>> watched_;
+  uint64_t polls_seen_ = 0;
+};
+
+// How queue pairs of one open device find their peers.
+class DevicePaths final : public verbs::PathMaker {
+ public:
+  DevicePaths(std::shared_ptr<DataPath> data, const OpenDevice& device)
+      : data_(std::move(data)), device_(device) {}
+  [[nodiscard]] base::Result<verbs::PathPlan> plan(base::Qpn own, uint32_t incarnation, uint32_t domain,
+                                                   const ibv_qp_attr& attributes) override;
+  [[nodiscard]] std::vector<verbs::PortFacts> ports() override;
+
+ private:
+  std::shared_ptr<DataPath> data_;
+  const OpenDevice& device_;
+};
+
+}  // namespace verbena::client

@@ -1,0 +1,263 @@
+#include "local/local_path.hpp"
+
+#include <algorithm>
+
+#include "local/exchange.hpp"
+#include "verbs/key_check.hpp"
+#include "verbs/scatter.hpp"
+
+namespace verbena::local {
+
+using engine::Arrival;
+using engine::Tail;
+using engine::Verdict;
+using verbs::Responder;
+using verbs::SendOutcome;
+using verbs::SendProgress;
+using verbs::SendRequest;
+
+namespace {
+
+constexpr uint64_t kChunk = 256 * 1024;
+
+ibv_wc_status status_of(Verdict verdict) {
+  switch (engine::nak_of(verdict)) {
+    case engine::Nak::kRemoteAccess:
+      return IBV_WC_REM_ACCESS_ERR;
+    case engine::Nak::kInvalidRequest:
+      return IBV_WC_REM_INV_REQ_ERR;
+    case engine::Nak::kOperational:
+      return IBV_WC_REM_OP_ERR;
+    case engine::Nak::kNone:
+      break;
+  }
+  return IBV_WC_LOC_PROT_ERR;
+}
+
+Arrival arrival_of(const SendRequest& request) {
+  const bool write = request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  return {.kind = write ? Arrival::Kind::kWriteImm : Arrival::Kind::kSend,
+          .length = request.length,
+          .has_imm = write || request.opcode == IBV_WR_SEND_WITH_IMM,
+          .solicited = (request.flags & IBV_SEND_SOLICITED) != 0,
+          .imm = request.imm};
+}
+
+}  // namespace
+
+LocalPath::LocalPath(verbs::Process& process, std::shared_ptr<Exchange> exchange, Connection connection)
+    : process_(process), exchange_(std::move(exchange)), connection_(std::move(connection)) {}
+
+LocalPath::~LocalPath() {
+  if (cookie_ != 0) exchange_->forget(cookie_, *connection_.peer);
+}
+
+void LocalPath::begin(uint32_t sq_psn) {
+  const verbs::RequesterIdentity identity{.qpn = connection_.own,
+                                          .incarnation = connection_.incarnation,
+                                          .first_psn = sq_psn,
+                                          .gid = {connection_.own_gid[0], connection_.own_gid[1]}};
+  responder_ = std::make_unique<Responder>(connection_.peer, connection_.target, identity);
+}
+
+uint8_t LocalPath::rnr_timer_code() const { return responder_->rnr_timer_code(); }
+
+void LocalPath::ask_for_receive() { (void)responder_->wait_for_receive(); }
+
+void LocalPath::tell_posted() {
+  auto& waiting = process_.arena().binding(static_cast<uint16_t>(connection_.own.value)).waiting.atomic();
+  if (waiting.exchange(0) == 0) return;
+  (void)connection_.peer->send({.kind = arena::LetterKind::kPosted, .qp = connection_.target.value});
+}
+
+SendOutcome LocalPath::advance(const SendRequest& request, SendProgress& progress, uint64_t budget) {
+  using Kind = SendOutcome::Kind;
+  Verdict verdict = Verdict::kDone;
+  if (!progress.failing) {
+    switch (request.opcode) {
+      case IBV_WR_SEND:
+      case IBV_WR_SEND_WITH_IMM:
+        verdict = send(request, progress, budget);
+        break;
+      case IBV_WR_RDMA_READ:
+        verdict = read(request, progress, budget);
+        break;
+      case IBV_WR_ATOMIC_CMP_AND_SWP:
+      case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        verdict = atomic(request, progress);
+        break;
+      default:
+        verdict = write(request, progress, budget);
+        break;
+    }
+    switch (verdict) {
+      case Verdict::kDone:
+        if (progress.done < request.length) return {Kind::kMore};
+        return {Kind::kDone};
+      case Verdict::kNotReady:
+        return {Kind::kNotReady, IBV_WC_SUCCESS, verdict};
+      case Verdict::kSilence:
+      case Verdict::kNoRoom:
+      case Verdict::kAsk:
+        return {Kind::kSilent, IBV_WC_SUCCESS, verdict};
+      case Verdict::kFaultHere:
+        return {Kind::kFailed, IBV_WC_LOC_PROT_ERR, verdict};
+      default:
+        progress.failing = true;
+        progress.why = verdict;
+    }
+  }
+  // The request is at fault: its target learns first, then our own completion tells.
+  const bool consumes = request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  if (responder_->fail(progress.why, consumes) == Verdict::kNoRoom)
+    return {Kind::kSilent, IBV_WC_SUCCESS, progress.why};
+  return {Kind::kFailed, status_of(progress.why), progress.why};
+}
+
+Verdict LocalPath::slice(const SendRequest& request, uint64_t offset, uint64_t length, uint32_t access,
+                         Slice& out) const {
+  if (request.inline_data != nullptr) {
+    out.pieces[0] = {const_cast<std::byte*>(request.inline_data) + offset, length};
+    out.count = length > 0 ? 1 : 0;
+    return Verdict::kDone;
+  }
+  const bool unchecked = (request.flags & IBV_SEND_INLINE) != 0;  // being posted: any readable memory will do
+  uint64_t begin = 0;
+  for (unsigned i = 0; i < request.piece_count; ++i) {
+    const ibv_sge& piece = request.pieces[i];
+    const uint64_t first = std::max(begin, offset);
+    const uint64_t last = std::min<uint64_t>(begin + piece.length, offset + length);
+    if (first < last) {
+      verbs::Region region{.address = piece.addr + (first - begin)};
+      const verbs::KeyUse use{piece.lkey, piece.addr + (first - begin), last - first, connection_.domain,
+                              access};
+      if (!unchecked && check_key(process_.arena(), use, region) != Verdict::kDone)
+        return Verdict::kFaultHere;
+      out.pieces[out.count++] = {reinterpret_cast<void*>(region.address), last - first};
+    }
+    begin += piece.length;
+  }
+  return Verdict::kDone;
+}
+
+bool LocalPath::guard_own(verbs::HazardGuard& guard, const SendRequest& request) const {
+  if (request.inline_data == nullptr)
+    for (unsigned i = 0; i < request.piece_count; ++i)
+      if (!guard.add(request.pieces[i].lkey)) return false;
+  guard.seal();
+  return true;
+}
+
+template <typename Step>
+Verdict LocalPath::in_pieces(const SendRequest& request, SendProgress& progress, uint64_t budget,
+                             uint32_t access, Step step) {
+  while (progress.done < request.length && budget > 0) {
+    const uint64_t length = std::min({request.length - progress.done, budget, kChunk});
+    verbs::HazardGuard guard(exchange_->self(), process_.slot(), verbs::AccessSide::kRequester);
+    if (!guard_own(guard, request)) return Verdict::kNoRoom;
+    Slice part;
+    if (auto ours = slice(request, progress.done, length, access, part); ours != Verdict::kDone) return ours;
+    const bool last = progress.done + length == request.length;
+    if (auto moved = step(progress.done, length, part, last ? Tail::kLast : Tail::kAnyOrder);
+        moved != Verdict::kDone)
+      return moved;
+    progress.done += length;
+    budget -= length;
+  }
+  return Verdict::kDone;
+}
+
+Verdict LocalPath::send(const SendRequest& request, SendProgress& progress, uint64_t budget) {
+  const Arrival arrival = arrival_of(request);
+  if (request.length <= Responder::kLongestInRing && progress.done == 0) {
+    Slice all;
+    if (auto ours = slice(request, 0, request.length, 0, all); ours != Verdict::kDone) return ours;
+    const Verdict verdict = responder_->deliver(arrival, all.span());
+    if (verdict == Verdict::kDone) progress.done = request.length;
+    // A ring without room for the bytes may still have some for a notice: then they go where longer ones go.
+    if (verdict != Verdict::kNoRoom || request.length == 0) return verdict;
+  }
+  if (!progress.checked) {
+    if (auto begun = responder_->begin_receive(arrival); begun != Verdict::kDone) return begun;
+    progress.checked = true;
+  }
+  const Verdict moved =
+      in_pieces(request, progress, budget, 0, [&](uint64_t offset, uint64_t, const Slice& part, Tail tail) {
+        return responder_->place(offset, part.span(), tail);
+      });
+  if (moved != Verdict::kDone || progress.done < request.length) return moved;
+  return responder_->finish_receive(arrival);
+}
+
+Verdict LocalPath::write(const SendRequest& request, SendProgress& progress, uint64_t budget) {
+  const Arrival arrival = arrival_of(request);
+  if (!progress.checked) {
+    const engine::RemoteRange all{request.rkey, request.remote_address, request.length};
+    if (auto allowed = responder_->check(all, engine::RemoteUse::kWrite); allowed != Verdict::kDone)
+      return allowed;
+    if (arrival.has_imm)
+      if (auto begun = responder_->begin_receive(arrival); begun != Verdict::kDone) return begun;
+    progress.checked = true;
+  }
+  const Verdict moved = in_pieces(
+      request, progress, budget, 0, [&](uint64_t offset, uint64_t length, const Slice& part, Tail tail) {
+        return responder_->write({request.rkey, request.remote_address + offset, length}, part.span(), tail);
+      });
+  if (moved != Verdict::kDone || progress.done < request.length || !arrival.has_imm) return moved;
+  return responder_->finish_receive(arrival);
+}
+
+Verdict LocalPath::read(const SendRequest& request, SendProgress& progress, uint64_t budget) {
+  if (!progress.checked) {
+    const engine::RemoteRange all{request.rkey, request.remote_address, request.length};
+    if (auto allowed = responder_->check(all, engine::RemoteUse::kRead); allowed != Verdict::kDone)
+      return allowed;
+    progress.checked = true;
+  }
+  return in_pieces(
+      request, progress, budget, IBV_ACCESS_LOCAL_WRITE,
+      [&](uint64_t offset, uint64_t length, const Slice& part, Tail tail) {
+        return responder_->read({request.rkey, request.remote_address + offset, length}, part.span(), tail);
+      });
+}
+
+Verdict LocalPath::atomic(const SendRequest& request, SendProgress& progress) {
+  const engine::AtomicRequest wanted{.kind = request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD
+                                                 ? engine::AtomicKind::kFetchAdd
+                                                 : engine::AtomicKind::kCompareSwap,
+                                     .key = request.rkey,
+                                     .address = request.remote_address,
+                                     .first = request.compare_add,
+                                     .second = request.swap};
+  uint64_t before = 0;
+  Verdict verdict = Verdict::kAsk;
+  if (!progress.asked) {
+    verdict = responder_->atomic(wanted, before);
+    if (verdict == Verdict::kAsk) {
+      cookie_ = exchange_->ask(*connection_.peer, connection_.own, connection_.target,
+                               responder_->target_incarnation(), wanted);
+      progress.asked = cookie_ != 0;
+      if (cookie_ == 0) return Verdict::kNoRoom;
+    }
+  }
+  if (progress.asked) {
+    verdict = exchange_->answer(cookie_, before);
+    if (verdict == Verdict::kAsk) return verdict;  // not yet
+    cookie_ = 0;
+  }
+  if (verdict != Verdict::kDone) return verdict;
+  progress.done = request.length;
+  return store_result(request, before);
+}
+
+Verdict LocalPath::store_result(const SendRequest& request, uint64_t before) {
+  Slice result;
+  if (auto ours = slice(request, 0, sizeof before, IBV_ACCESS_LOCAL_WRITE, result); ours != Verdict::kDone)
+    return ours;
+  return verbs::scatter_own(result.span(), reinterpret_cast<const std::byte*>(&before), sizeof before,
+                            Tail::kLast)
+             ? Verdict::kDone
+             : Verdict::kFaultHere;
+}
+
+}  // namespace verbena::local

@@ -1,0 +1,84 @@
+// The requester's side of the local path: takes a queue pair's requests to a process of this host.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+
+#include "local/neighbour.hpp"
+#include "verbs/device_limits.hpp"
+#include "verbs/process.hpp"
+#include "verbs/responder.hpp"
+#include "verbs/send_path.hpp"
+
+namespace verbena::local {
+
+class Exchange;
+
+class LocalPath final : public verbs::SendPath {
+ public:
+  struct Connection {
+    std::shared_ptr<Neighbour> peer;
+    base::Qpn target;
+    base::Qpn own;
+    uint32_t incarnation = 0;
+    uint64_t own_gid[2] = {};
+    uint32_t domain = 0;  // of our queue pair: guards our own memory
+  };
+  LocalPath(verbs::Process& process, std::shared_ptr<Exchange> exchange, Connection connection);
+  ~LocalPath() override;
+
+  [[nodiscard]] verbs::SendOutcome advance(const verbs::SendRequest& request, verbs::SendProgress& progress,
+                                           uint64_t budget) override;
+  void begin(uint32_t sq_psn) override;
+  [[nodiscard]] uint8_t rnr_timer_code() const override;
+  [[nodiscard]] bool peer_gone() const override { return connection_.peer->gone(); }
+  void ask_for_receive() override;
+  void tell_posted() override;
+
+ private:
+  using Pieces = std::array<iovec, verbs::kMaxSge>;
+  // Our own memory, checked: the part of the request's pieces from `offset` on, `length` bytes.
+  struct Slice {
+    Pieces pieces{};
+    unsigned count = 0;
+    [[nodiscard]] std::span<const iovec> span() const { return {pieces.data(), count}; }
+  };
+  [[nodiscard]] engine::Verdict slice(const verbs::SendRequest& request, uint64_t offset, uint64_t length,
+                                      uint32_t access, Slice& out) const;
+  [[nodiscard]] bool guard_own(verbs::HazardGuard& guard, const verbs::SendRequest& request) const;
+  [[nodiscard]] engine::Verdict send(const verbs::SendRequest& request, verbs::SendProgress& progress,
+                                     uint64_t budget);
+  [[nodiscard]] engine::Verdict write(const verbs::SendRequest& request, verbs::SendProgress& progress,
+                                      uint64_t budget);
+  [[nodiscard]] engine::Verdict read(const verbs::SendRequest& request, verbs::SendProgress& progress,
+                                     uint64_t budget);
+  [[nodiscard]] engine::Verdict atomic(const verbs::SendRequest& request, verbs::SendProgress& progress);
+  [[nodiscard]] engine::Verdict store_result(const verbs::SendRequest& request, uint64_t before);
+  // Moves the next pieces of a long transfer by `step`.
+  template <typename Step>
+  [[nodiscard]] engine::Verdict in_pieces(const verbs::SendRequest& request, verbs::SendProgress& progress,
+                                          uint64_t budget, uint32_t access, Step step);
+
+  verbs::Process& process_;
+  std::shared_ptr<Exchange> exchange_;
+  Connection connection_;
+  std::unique_ptr<verbs::Responder> responder_;
+  uint32_t cookie_ = 0;  // of the atomic operation that its owner was asked to run
+};
+
+// Where nobody is: every request meets silence.
+class SilentPath final : public verbs::SendPath {
+ public:
+  [[nodiscard]] verbs::SendOutcome advance(const verbs::SendRequest&, verbs::SendProgress&,
+                                           uint64_t) override {
+    return {verbs::SendOutcome::Kind::kSilent, IBV_WC_SUCCESS, engine::Verdict::kSilence};
+  }
+  void begin(uint32_t) override {}
+  [[nodiscard]] uint8_t rnr_timer_code() const override { return 0; }
+  [[nodiscard]] bool peer_gone() const override { return false; }
+  void ask_for_receive() override {}
+  void tell_posted() override {}
+};
+
+}  // namespace verbena::local

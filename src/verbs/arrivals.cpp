@@ -1,0 +1,144 @@
+// What peers deliver to a queue pair, and how it fails when they, or it, did wrong.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "verbs/device_limits.hpp"
+#include "verbs/explain_failure.hpp"
+#include "verbs/key_check.hpp"
+#include "verbs/process.hpp"
+#include "verbs/queue_pair.hpp"
+#include "verbs/scatter.hpp"
+
+namespace verbena::verbs {
+
+using engine::Verdict;
+
+bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, ibv_wc& completion, bool& failed) {
+  const arena::Record& record = taken.record;
+  const ibv_qp_state now = state();
+  if (failing_ || record.incarnation != incarnation() || now == IBV_QPS_ERR || now == IBV_QPS_RESET ||
+      now == IBV_QPS_INIT)
+    return false;
+  if (now == IBV_QPS_RTR && !std::exchange(established_, true)) raise(IBV_EVENT_COMM_EST);
+
+  if (record.kind == arena::RecordKind::kFail) {
+    failed = failing_ = true;
+    failure_ = static_cast<Verdict>(record.length);
+    const bool consumes = (record.flags & arena::kHasImm) != 0 && !receive_->empty();
+    if (failure_ == Verdict::kTooLong && !receive_->empty())
+      return receive_failed(completion, IBV_WC_LOC_LEN_ERR, failure_);
+    if (failure_ == Verdict::kBadReceive && !receive_->empty())
+      return receive_failed(completion, IBV_WC_LOC_PROT_ERR, failure_);
+    if (consumes && engine::nak_of(failure_) == engine::Nak::kRemoteAccess)
+      return receive_failed(completion, IBV_WC_LOC_ACCESS_ERR, failure_);
+    return false;
+  }
+  const bool known = record.kind == arena::RecordKind::kSend || record.kind == arena::RecordKind::kPlaced ||
+                     record.kind == arena::RecordKind::kWriteImm;
+  const bool fits =
+      record.length <= kMaxMessageBytes && (record.kind != arena::RecordKind::kPlaced || receive_->empty() ||
+                                            record.length <= receive_->front().entry->capacity.get());
+  if (!known || !taken.sane || !fits || receive_->empty()) {  // no honest peer sends that
+    failed = failing_ = true;
+    failure_ = Verdict::kCorrupt;
+    return false;
+  }
+  const auto front = receive_->front();
+  if (record.kind == arena::RecordKind::kSend)
+    if (const auto status = scatter(taken, front); status != IBV_WC_SUCCESS) {
+      failed = failing_ = true;
+      failure_ = status == IBV_WC_LOC_LEN_ERR ? Verdict::kTooLong : Verdict::kBadReceive;
+      return receive_failed(completion, status, failure_);
+    }
+  completion = {};
+  completion.wr_id = front.wr_id;
+  completion.status = IBV_WC_SUCCESS;
+  completion.opcode = record.kind == arena::RecordKind::kWriteImm ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+  completion.byte_len = record.length;
+  completion.qp_num = number_.value;
+  if ((record.flags & arena::kHasImm) != 0) {
+    completion.wc_flags = IBV_WC_WITH_IMM;
+    completion.imm_data = record.imm;
+  }
+  receive_->pop();
+  return true;
+}
+
+ibv_wc_status QueuePair::scatter(const arena::RingConsumer::Taken& taken, const ReceiveQueue::Front& front) {
+  uint64_t rest = taken.record.length;
+  if (rest > front.entry->capacity.get()) return IBV_WC_LOC_LEN_ERR;
+  if (rest == 0) return IBV_WC_SUCCESS;
+  std::array<iovec, kMaxSge> pieces{};
+  unsigned used = 0;
+  const unsigned count = front.entry->count.get();
+  for (unsigned i = 0; i < count && rest > 0; ++i) {
+    const auto& piece = front.pieces()[i];
+    const uint64_t length = std::min<uint64_t>(rest, piece.length.get());
+    Region region;
+    // Looked up when the bytes land, not when the receive was posted: a region given back since is refused.
+    const KeyUse use{piece.lkey.get(), piece.address.get(), length, config_.domain->handle(),
+                     IBV_ACCESS_LOCAL_WRITE};
+    if (check_key(process_.arena(), use, region) != Verdict::kDone) return IBV_WC_LOC_PROT_ERR;
+    pieces[used++] = {reinterpret_cast<void*>(region.address), length};
+    rest -= length;
+  }
+  if (!scatter_own({pieces.data(), used}, taken.bytes.data(), taken.bytes.size(), engine::Tail::kLast))
+    return IBV_WC_LOC_PROT_ERR;
+  return IBV_WC_SUCCESS;
+}
+
+bool QueuePair::receive_failed(ibv_wc& completion, ibv_wc_status status, Verdict why) {
+  completion = {};
+  completion.wr_id = receive_->front().wr_id;
+  completion.status = status;
+  completion.opcode = IBV_WC_RECV;
+  completion.qp_num = number_.value;
+  completion.vendor_err = static_cast<uint32_t>(why);
+  failure_completed_ = true;
+  explain_receive_failure(*this, completion, why);
+  receive_->pop();
+  return true;
+}
+
+// After a record that failed it, without any lock.
+void QueuePair::fail_as_responder() {
+  const std::lock_guard lock(modify_mutex_);
+  if (!failing_) return;  // in an earlier life
+  if (state() == IBV_QPS_ERR || state() == IBV_QPS_RESET) return;
+  if (!failure_completed_) {
+    explain_responder_failure(*this, failure_);
+    switch (engine::nak_of(failure_)) {
+      case engine::Nak::kRemoteAccess:
+        raise(IBV_EVENT_QP_ACCESS_ERR);
+        break;
+      case engine::Nak::kInvalidRequest:
+        raise(IBV_EVENT_QP_REQ_ERR);
+        break;
+      default:
+        raise(IBV_EVENT_QP_FATAL);
+        break;
+    }
+  }
+  enter_error();
+}
+
+// A request of ours failed: its completion has told so.
+void QueuePair::fail_as_requester() {
+  const std::lock_guard lock(modify_mutex_);
+  if (state() == IBV_QPS_ERR || state() == IBV_QPS_RESET) return;
+  enter_error();
+}
+
+void QueuePair::fail_for_overrun() {
+  const std::lock_guard lock(modify_mutex_);
+  if (state() == IBV_QPS_ERR || state() == IBV_QPS_RESET) return;
+  enter_error();
+}
+
+void QueuePair::withdraw_promise(uint32_t key) {
+  const std::lock_guard lock(receive_->lock);
+  receive_->withdraw_promise(key);
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,242 @@
+#include "verbs/completion_queue.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+
+#include "base/explain.hpp"
+#include "verbs/device_limits.hpp"
+#include "verbs/process.hpp"
+#include "verbs/queue_pair.hpp"
+
+namespace verbena::verbs {
+namespace {
+
+constexpr uint32_t kMostSlots = 2048;  // deeper rings only cost cache: who falls behind is merged
+constexpr uint32_t kLeastPayload = 16384;
+constexpr uint32_t kMostPayload = 256 * 1024;
+
+arena::RingShape shape_for(int cqe) {
+  const uint32_t slots = std::clamp(std::bit_ceil(static_cast<uint32_t>(cqe)), 16u, kMostSlots);
+  return {slots, std::clamp(slots * 256, kLeastPayload, kMostPayload)};
+}
+
+int rounded(int cqe) {
+  return static_cast<int>(std::bit_ceil(static_cast<uint32_t>(std::max(cqe, 16)) + 1) - 1);
+}
+
+}  // namespace
+
+CompletionQueue::CompletionQueue(Process& process, const Config& config, uint16_t index)
+    : process_(process), config_(config), index_(index), cqe_(rounded(config.cqe)) {}
+
+base::Result<std::shared_ptr<CompletionQueue>> CompletionQueue::create(Process& process,
+                                                                       const Config& config) {
+  const auto index = process.claim_cq();
+  if (!index) return std::unexpected(index.error());
+  std::shared_ptr<CompletionQueue> queue(new CompletionQueue(process, config, *index));
+  auto& entry = process.arena().cq(*index);
+  auto& bell = process.arena().bell(*index);
+  bell.armed.set(0);
+  bell.attention.set(0);
+  entry.channel.set(-1);
+  if (config.channel != nullptr) {
+    queue->token_ = config.channel->join(config.element);
+    entry.token.set(queue->token_);
+    entry.inode.set(config.channel->inode());
+    entry.channel.release(config.channel->writing_fd());
+  }
+  process.add(queue);
+  return queue;
+}
+
+void CompletionQueue::leave_channel() {
+  process_.arena().cq(index_).channel.release(-1);
+  const std::lock_guard lock(lock_);
+  if (config_.channel != nullptr) config_.channel->leave(token_);
+  config_.channel = nullptr;
+}
+
+CompletionQueue::~CompletionQueue() {
+  leave_channel();
+  for (const auto& source : sources_) process_.retire(source.ring);
+  process_.release_cq(index_);
+}
+
+int CompletionQueue::poll(int count, ibv_wc* completions) {
+  polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  int taken = 0;
+  for (bool worked = false;;) {
+    Failures failures;
+    {
+      const std::lock_guard lock(lock_);
+      if (overrun_) return -1;
+      taken += poll_locked(count - taken, completions + taken, failures);
+    }
+    if (!failures.empty()) [[unlikely]] {
+      conclude(failures);  // and what it flushed is taken, too
+      continue;
+    }
+    // The poller is the engine (P7): what can't go on by itself goes on here.
+    if (worked || !process_.has_work()) return taken;
+    worked = true;
+    if (!process_.work() || taken > 0) return taken;
+  }
+}
+
+int CompletionQueue::poll_locked(int count, ibv_wc* completions, Failures& failures) {
+  int taken = 0;
+  while (taken < count && !waiting_.empty()) {
+    completions[taken++] = waiting_.front();
+    waiting_.pop_front();
+  }
+  const size_t sources = sources_.size();
+  for (size_t i = 0; i < sources && taken < count; ++i) {
+    Source& source = sources_[next_source_];
+    while (taken < count && source.consumer.ready())
+      if (take_record(source, completions[taken], failures)) ++taken;
+    // Another one is first next time: no peer's stream keeps the others waiting.
+    if (++next_source_ >= sources) next_source_ = 0;
+  }
+  return taken;
+}
+
+bool CompletionQueue::take_record(Source& source, ibv_wc& completion, Failures& failures) {
+  const auto taken = source.consumer.take();
+  bool completed = false;
+  bool failed = false;
+  // The number is a peer's word: it counts only if that queue pair is ours, completes here and is connected
+  // to that very peer.
+  if (auto queue_pair = process_.find_qp(taken.record.qp);
+      queue_pair && queue_pair->receives_at(*this, source.ring.slot)) {
+    completed = queue_pair->on_record(taken, completion, failed);
+    // One that is being destroyed needs no conclusion.
+    if (auto held = queue_pair->weak_from_this().lock(); failed && held) failures.push_back(std::move(held));
+  }
+  source.consumer.release();
+  return completed;
+}
+
+void CompletionQueue::merge_locked(Failures& failures) {
+  for (auto& source : sources_) {
+    ibv_wc completion;
+    while (!overrun_ && source.consumer.ready())
+      if (take_record(source, completion, failures)) queue_locked(completion);  // its peer rang already
+  }
+}
+
+void CompletionQueue::merge() {
+  Failures failures;
+  {
+    const std::lock_guard lock(lock_);
+    merge_locked(failures);
+  }
+  conclude(failures);
+}
+
+void CompletionQueue::postpone(const Failures& failures) {
+  for (const auto& queue_pair : failures) process_.fail_later(queue_pair);
+}
+
+void CompletionQueue::conclude(const Failures& failures) {
+  for (const auto& queue_pair : failures) queue_pair->fail_as_responder();
+}
+
+void CompletionQueue::push(const ibv_wc& completion, bool solicited) {
+  const std::lock_guard lock(lock_);
+  push_locked(completion, solicited);
+}
+
+void CompletionQueue::push_locked(const ibv_wc& completion, bool solicited) {
+  queue_locked(completion);
+  if (config_.channel == nullptr) return;
+  auto& armed = process_.arena().bell(index_).armed;
+  const uint32_t arm = armed.get();
+  if (arm == 0) return;
+  // An error is always worth an event (IBA 11.4.2.2).
+  if (arm == static_cast<uint32_t>(arena::CqArm::kSolicited) && !solicited &&
+      completion.status == IBV_WC_SUCCESS)
+    return;
+  if (armed.atomic().exchange(0) != 0) config_.channel->ring(token_);
+}
+
+void CompletionQueue::queue_locked(const ibv_wc& completion) {
+  if (overrun_) return;
+  if (waiting_.size() >= static_cast<size_t>(cqe())) return overrun_locked();
+  waiting_.push_back(completion);
+}
+
+// More completions than the program said there would be: the queue is lost (DESIGN 2.8).
+void CompletionQueue::overrun_locked() {
+  overrun_ = true;
+  base::explain(
+      fmt::format("completion queue {} overflowed: {} completions wait and another came; poll it "
+                  "more often or create it with a larger cqe. Its queue pairs go to the error state",
+                  index_, cqe()));
+  if (config_.events != nullptr)
+    config_.events->push({IBV_EVENT_CQ_ERR, reinterpret_cast<uint64_t>(config_.element)});
+  process_.fail_users_later(*this);
+}
+
+void CompletionQueue::forget_locked(uint32_t qpn) {
+  std::erase_if(waiting_, [&](const ibv_wc& completion) { return completion.qp_num == qpn; });
+}
+
+void CompletionQueue::arm(bool solicited_only) {
+  auto& armed = process_.arena().bell(index_).armed.atomic();
+  const auto wanted = static_cast<uint32_t>(solicited_only ? arena::CqArm::kSolicited : arena::CqArm::kAny);
+  // Asking for any is not taken back by asking for solicited ones. The exchange is also the fence between
+  // arming and the program's next poll.
+  uint32_t before = armed.load();
+  while (before < wanted && !armed.compare_exchange_weak(before, wanted)) {
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+base::Result<void> CompletionQueue::resize(int cqe) {
+  if (cqe <= 0 || cqe > kMaxCqe)
+    return base::fail(EINVAL, fmt::format("a completion queue has 1 to {} entries", kMaxCqe));
+  Failures failures;
+  base::Result<void> result;
+  {
+    const std::lock_guard lock(lock_);
+    merge_locked(failures);
+    if (waiting_.size() > static_cast<size_t>(cqe))
+      result = base::fail(EINVAL, fmt::format("{} completions wait in the queue; {} entries can't hold them",
+                                              waiting_.size(), cqe));
+    else
+      cqe_.store(rounded(cqe), std::memory_order_relaxed);
+  }
+  conclude(failures);
+  return result;
+}
+
+void CompletionQueue::drop_source(base::Slot slot, uint32_t epoch) {
+  Failures failures;
+  {
+    const std::lock_guard lock(lock_);
+    merge_locked(failures);  // what it delivered before it died counts
+    std::erase_if(sources_, [&](const Source& source) {
+      if (source.ring.slot != slot || source.ring.epoch != epoch) return false;
+      process_.retire(source.ring);
+      return true;
+    });
+    next_source_ = 0;
+  }
+  postpone(failures);
+}
+
+base::Result<InboundRing> CompletionQueue::inbound(base::Slot slot, uint32_t epoch) {
+  const std::lock_guard lock(lock_);
+  for (const auto& source : sources_)
+    if (source.ring.slot == slot && source.ring.epoch == epoch) return source.ring;
+  auto ring = process_.make_ring(slot, epoch, shape_for(cqe()));
+  if (!ring) return ring;
+  std::byte* memory = process_.arena().in_rings_heap(ring->offset, ring->shape.size());
+  sources_.push_back({*ring, arena::RingConsumer(memory, ring->shape)});
+  return ring;
+}
+
+}  // namespace verbena::verbs

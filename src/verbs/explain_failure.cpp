@@ -1,0 +1,167 @@
+#include "verbs/explain_failure.hpp"
+
+#include <fmt/format.h>
+
+#include "base/explain.hpp"
+#include "verbs/queue_pair.hpp"
+
+namespace verbena::verbs {
+namespace {
+
+using engine::Verdict;
+
+const char* status_name(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_LOC_LEN_ERR:
+      return "LOC_LEN_ERR";
+    case IBV_WC_LOC_QP_OP_ERR:
+      return "LOC_QP_OP_ERR";
+    case IBV_WC_LOC_PROT_ERR:
+      return "LOC_PROT_ERR";
+    case IBV_WC_LOC_ACCESS_ERR:
+      return "LOC_ACCESS_ERR";
+    case IBV_WC_REM_INV_REQ_ERR:
+      return "REM_INV_REQ_ERR";
+    case IBV_WC_REM_ACCESS_ERR:
+      return "REM_ACCESS_ERR";
+    case IBV_WC_REM_OP_ERR:
+      return "REM_OP_ERR";
+    case IBV_WC_RETRY_EXC_ERR:
+      return "RETRY_EXC_ERR";
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return "RNR_RETRY_EXC_ERR";
+    default:
+      return "an error";
+  }
+}
+
+const char* operation_name(ibv_wr_opcode opcode) {
+  switch (opcode) {
+    case IBV_WR_SEND:
+      return "SEND";
+    case IBV_WR_SEND_WITH_IMM:
+      return "SEND with immediate";
+    case IBV_WR_RDMA_WRITE:
+      return "RDMA WRITE";
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      return "RDMA WRITE with immediate";
+    case IBV_WR_RDMA_READ:
+      return "RDMA READ";
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      return "compare-and-swap";
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      return "fetch-and-add";
+    default:
+      return "request";
+  }
+}
+
+// Why the responder refused, seen from the requester.
+std::string refusal(const SendRequest& request, Verdict why) {
+  const uint64_t end = request.remote_address + request.length;
+  switch (why) {
+    case Verdict::kBadKey:
+      return fmt::format(
+          "rkey 0x{:x} names no memory region of the peer (deregistered, mistyped, or an lkey of "
+          "another process): hand over the rkey of a region that is registered now",
+          request.rkey);
+    case Verdict::kBadBounds:
+      return fmt::format(
+          "0x{:x} to 0x{:x} isn't wholly inside the peer's region of rkey 0x{:x}: check address "
+          "and length",
+          request.remote_address, end, request.rkey);
+    case Verdict::kNoAccess:
+      return fmt::format(
+          "the peer's region of rkey 0x{:x} doesn't allow it: register it with "
+          "IBV_ACCESS_REMOTE_READ, _WRITE or _ATOMIC as needed",
+          request.rkey);
+    case Verdict::kWrongDomain:
+      return fmt::format(
+          "the peer's region of rkey 0x{:x} is in another protection domain than its queue pair: "
+          "create both in the same",
+          request.rkey);
+    case Verdict::kUnmapped:
+      return fmt::format(
+          "the peer unmapped or protected memory of its region with rkey 0x{:x} while it was "
+          "registered",
+          request.rkey);
+    case Verdict::kNotEnabled:
+      return "the peer's queue pair doesn't allow it: set qp_access_flags when it goes to INIT";
+    case Verdict::kMisaligned:
+      return fmt::format("an atomic operation needs an address that 8 divides, and 0x{:x} isn't one",
+                         request.remote_address);
+    case Verdict::kTooLong:
+      return fmt::format("the {} bytes don't fit into the receive that the peer posted: post larger receives",
+                         request.length);
+    case Verdict::kBadReceive:
+      return "the receive that the peer posted names memory it may not write: check its lkeys, ranges and "
+             "IBV_ACCESS_LOCAL_WRITE";
+    case Verdict::kCorrupt:
+      return "the peer's tables hold values that can't be: its memory is corrupt";
+    default:
+      return "the peer could not complete it";
+  }
+}
+
+std::string reason(const SendRequest& request, ibv_wc_status status, Verdict why) {
+  switch (status) {
+    case IBV_WC_LOC_LEN_ERR:
+      return fmt::format("{} bytes are no length for it: messages have at most 2^30 bytes, atomics exactly 8",
+                         request.length);
+    case IBV_WC_LOC_QP_OP_ERR:
+      return "the queue pair may have no READs or atomics under way: set max_rd_atomic above 0 when it goes "
+             "to RTS";
+    case IBV_WC_LOC_PROT_ERR:
+      return "its own scatter list names memory that isn't registered in the queue pair's protection domain, "
+             "not "
+             "with the access needed, or isn't mapped any more: check lkey, address and length";
+    case IBV_WC_RETRY_EXC_ERR:
+      return "the peer never answered, for all of timeout and retry_cnt: it is gone, stopped, in the error "
+             "state, "
+             "not yet in RTR, or connected to another queue pair, GID or PSN";
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return "the peer had no receive posted, for all of rnr_retry and its min_rnr_timer: post receives "
+             "earlier or "
+             "set rnr_retry to 7";
+    default:
+      return refusal(request, why);
+  }
+}
+
+}  // namespace
+
+void explain_send_failure(QueuePair& queue_pair, const SendRequest& request, ibv_wc_status status,
+                          Verdict why) {
+  base::explain(fmt::format("QP 0x{:06x}: {} (wr_id {}) failed with {}: {}", queue_pair.number().value,
+                            operation_name(request.opcode), request.wr_id, status_name(status),
+                            reason(request, status, why)));
+}
+
+void explain_receive_failure(QueuePair& queue_pair, const ibv_wc& completion, Verdict why) {
+  const char* cause =
+      "its scatter list names memory that may not be written: check lkey, range and "
+      "IBV_ACCESS_LOCAL_WRITE";
+  if (why == Verdict::kTooLong)
+    cause = "the message that came is longer than its buffers: post larger receives";
+  if (completion.status == IBV_WC_LOC_ACCESS_ERR)
+    cause = "the RDMA WRITE whose immediate it was for may not write where it wanted to";
+  base::explain(fmt::format("QP 0x{:06x}: receive (wr_id {}) failed with {}: {}", queue_pair.number().value,
+                            completion.wr_id, status_name(completion.status), cause));
+}
+
+void explain_responder_failure(QueuePair& queue_pair, Verdict why) {
+  const char* cause = "the peer delivered something that can't be";
+  switch (engine::nak_of(why)) {
+    case engine::Nak::kRemoteAccess:
+      cause = "the peer tried to access memory by a key, range or access right that it doesn't have";
+      break;
+    case engine::Nak::kInvalidRequest:
+      cause = "the peer sent a request that this queue pair doesn't allow, or a misaligned atomic";
+      break;
+    default:
+      break;
+  }
+  base::explain(fmt::format("QP 0x{:06x} goes to the error state: {}", queue_pair.number().value, cause));
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,28 @@
+// Looking a key up in a process's table of memory regions: the one check of key, bounds, access and domain.
+#pragma once
+
+#include <cstdint>
+
+#include "arena/process_arena.hpp"
+#include "engine/responder_actions.hpp"
+
+namespace verbena::verbs {
+
+struct Region {
+  uint32_t index = 0;
+  uint64_t address = 0;  // in the owner's address space, of the first byte asked for
+  arena::MrMode mode{};
+};
+
+struct KeyUse {
+  uint32_t key = 0;
+  uint64_t address = 0;  // as the region's iova counts
+  uint64_t length = 0;
+  uint32_t domain = 0;
+  uint32_t access = 0;  // ibv_access_flags that must all be there
+};
+
+// kDone, kBadKey, kBadBounds, kNoAccess or kWrongDomain. Correct while the owner changes its table.
+[[nodiscard]] engine::Verdict check_key(const arena::ProcessArena& owner, const KeyUse& use, Region& found);
+
+}  // namespace verbena::verbs

@@ -1,0 +1,141 @@
+#include "verbs/memory_regions.hpp"
+
+#include <fmt/format.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+
+#include "base/explain.hpp"
+#include "base/time.hpp"
+
+namespace verbena::verbs {
+namespace {
+
+constexpr uint32_t kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                  IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+                                  IBV_ACCESS_HUGETLB;
+constexpr uint32_t kNeedsLocalWrite = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr uint32_t kWrites = IBV_ACCESS_LOCAL_WRITE | kNeedsLocalWrite;
+
+}  // namespace
+
+base::Result<void> MemoryRegions::check(const RegionRequest& request) {
+  const uint32_t flags = request.access & ~static_cast<uint32_t>(IBV_ACCESS_OPTIONAL_RANGE);
+  if ((flags & IBV_ACCESS_ON_DEMAND) != 0)
+    return base::fail(EOPNOTSUPP, "on-demand paging isn't there: register without IBV_ACCESS_ON_DEMAND");
+  if ((flags & ~kKnownAccess) != 0)
+    return base::fail(EINVAL, fmt::format("access flags 0x{:x} have no meaning", flags & ~kKnownAccess));
+  if ((flags & kNeedsLocalWrite) != 0 && (flags & IBV_ACCESS_LOCAL_WRITE) == 0)
+    return base::fail(
+        EINVAL,
+        "a region that peers may write to, or run atomics on, must be writable locally too: add "
+        "IBV_ACCESS_LOCAL_WRITE");
+  return {};
+}
+
+base::Result<uint32_t> MemoryRegions::add(const RegionRequest& request) {
+  if (auto ok = check(request); !ok) return std::unexpected(ok.error());
+  const auto backing = inspect_range(request.address, request.length, (request.access & kWrites) != 0);
+  if (!backing) return std::unexpected(backing.error());
+  const std::lock_guard lock(mutex_);
+  uint32_t index = 0;
+  if (!free_.empty() && free_.size() > 64) {  // a key just given back rests for a while
+    index = free_.front();
+    free_.pop_front();
+  } else if (next_ < arena::kMrEntries) {
+    index = next_++;
+    tags_.resize(next_);
+  } else if (!free_.empty()) {
+    index = free_.front();
+    free_.pop_front();
+  } else {
+    return base::fail(ENOMEM, fmt::format("{} memory regions are registered already", arena::kMrEntries - 1));
+  }
+  const uint8_t tag = ++tags_[index] == 0 ? ++tags_[index] : tags_[index];
+  auto& entry = arena_.mr(index);
+  write(entry, tag, request, *backing);
+  return index << 8 | tag;
+}
+
+void MemoryRegions::write(arena::MrEntry& entry, uint8_t tag, const RegionRequest& request,
+                          const Backing& backing) {
+  // Peers map shared memory only where it can't be cut off under them: a SIGBUS would be their end.
+  const bool mapped = backing.mappable() && backing.fixed_size;
+  entry.mode.set(static_cast<uint32_t>(mapped ? arena::MrMode::kFile : arena::MrMode::kPrivate));
+  entry.file.set(backing.fd);
+  entry.inode.set(backing.inode);
+  entry.file_offset.set(backing.offset);
+  entry.iova.set(request.iova);
+  entry.length.set(request.length);
+  entry.address.set(request.address);
+  entry.domain.set(request.domain);
+  entry.access.set(request.access);
+  entry.word.release(++last_version_ << 8 | tag);
+}
+
+base::Result<void> MemoryRegions::change(uint32_t key, int mask, const RegionRequest& request) {
+  const uint32_t index = key >> 8;
+  auto& entry = arena_.mr(index);
+  RegionRequest changed{.address = entry.address.get(),
+                        .length = entry.length.get(),
+                        .iova = entry.iova.get(),
+                        .domain = entry.domain.get(),
+                        .access = entry.access.get()};
+  if ((mask & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
+    changed.address = request.address;
+    changed.length = request.length;
+    changed.iova = request.iova;
+  }
+  if ((mask & IBV_REREG_MR_CHANGE_PD) != 0) changed.domain = request.domain;
+  if ((mask & IBV_REREG_MR_CHANGE_ACCESS) != 0) changed.access = request.access;
+  if (auto ok = check(changed); !ok) return ok;
+  const auto backing = inspect_range(changed.address, changed.length, (changed.access & kWrites) != 0);
+  if (!backing) return std::unexpected(backing.error());
+  entry.word.atomic().store(0);
+  wait_for_accesses(index);  // without the lock: who keeps us waiting doesn't keep others from registering
+  const std::lock_guard lock(mutex_);
+  write(entry, static_cast<uint8_t>(key), changed, *backing);
+  return {};
+}
+
+void MemoryRegions::remove(uint32_t key) {
+  const uint32_t index = key >> 8;
+  arena_.mr(index).word.atomic().store(0);  // with its fence: from here on nobody begins an access
+  wait_for_accesses(index);
+  const std::lock_guard lock(mutex_);
+  free_.push_back(index);
+}
+
+bool MemoryRegions::accessed(uint32_t index, base::Slot& by) const {
+  for (unsigned word = 0; word < 4; ++word) {
+    uint64_t users = arena_.rings_head().hazard_users[word].acquire();
+    for (; users != 0; users &= users - 1) {
+      const auto slot = static_cast<uint8_t>(word * 64 + static_cast<unsigned>(__builtin_ctzll(users)));
+      for (unsigned lane = 0; lane < arena::kHazardLanes; ++lane)
+        for (const auto& region : arena_.hazards({slot}, lane).regions)
+          if (region.acquire() == index + 1 && (!alive_ || alive_({slot}))) {
+            by = {slot};
+            return true;
+          }
+    }
+  }
+  return false;
+}
+
+void MemoryRegions::wait_for_accesses(uint32_t index) const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const base::Instant begin = base::now();
+  bool said = false;
+  base::Slot by;
+  while (accessed(index, by)) {
+    ::poll(nullptr, 0, said ? 10 : 0);
+    if (!said && base::now() - begin > base::seconds(1)) {
+      said = true;
+      base::explain(
+          fmt::format("deregistering a memory region waits for the process in slot {}, which is in the "
+                      "middle of accessing it and doesn't go on (is it stopped?)",
+                      by.value));
+    }
+  }
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,56 @@
+// The table of memory regions that this process registered.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "arena/process_arena.hpp"
+#include "base/numbers.hpp"
+#include "base/result.hpp"
+#include "verbs/address_space.hpp"
+
+namespace verbena::verbs {
+
+struct RegionRequest {
+  uint64_t address = 0;
+  uint64_t length = 0;
+  uint64_t iova = 0;
+  uint32_t domain = 0;
+  uint32_t access = 0;  // ibv_access_flags
+};
+
+// All calls are slow path and serialise themselves. lkey and rkey are the same number: table index, then an
+// 8-bit tag that changes with each registration, so that an old key is a wrong key.
+class MemoryRegions {
+ public:
+  explicit MemoryRegions(const arena::ProcessArena& arena) : arena_(arena) {}
+
+  // EINVAL: flags that can't be; EFAULT: memory that isn't there or can't be written; ENOMEM: too many.
+  [[nodiscard]] base::Result<uint32_t> add(const RegionRequest& request);
+  // What changes is what `mask` says (ibv_rereg_mr_flags); the key stays. Waits as remove() does.
+  [[nodiscard]] base::Result<void> change(uint32_t key, int mask, const RegionRequest& request);
+  // Waits until nobody accesses the region any more (DESIGN 2.3).
+  void remove(uint32_t key);
+
+  // Is the process in that slot still alive? Without an answer everybody is.
+  void set_liveness(std::function<bool(base::Slot)> alive) { alive_ = std::move(alive); }
+
+ private:
+  [[nodiscard]] static base::Result<void> check(const RegionRequest& request);
+  void write(arena::MrEntry& entry, uint8_t tag, const RegionRequest& request, const Backing& backing);
+  void wait_for_accesses(uint32_t index) const;
+  [[nodiscard]] bool accessed(uint32_t index, base::Slot& by) const;
+
+  const arena::ProcessArena& arena_;
+  std::mutex mutex_;
+  std::deque<uint32_t> free_;
+  uint32_t next_ = 1;          // index 0 stays unused: key 0 is never valid
+  std::vector<uint8_t> tags_;  // the last tag of each index
+  uint64_t last_version_ = 0;
+  std::function<bool(base::Slot)> alive_;
+};
+
+}  // namespace verbena::verbs

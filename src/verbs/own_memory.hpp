@@ -1,0 +1,201 @@
+// Copies inside our own process that can't crash it: the program may have unmapped or write-protected memory
+// it registered, and signal handlers are the program's own (DESIGN 2.7). Either the kernel copies
+// (process_vm_* on ourselves answers EFAULT where a load or store would end the process), or memory that was
+// proven accessible a moment ago is copied plainly. The cutting into pieces is shared with local/, which
+// copies to other processes.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "engine/memory_accessor.hpp"
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+namespace verbena::verbs {
+
+// Where a transfer is cut into separate copies so that nothing becomes visible after its last byte. A copy
+// alone promises no order: memcpy() and the kernel's string instructions may store an end before a middle.
+struct Order {
+  size_t total = 0;
+  size_t body = 0;   // bytes before the tail; all of them where any order will do
+  uint8_t cuts = 0;  // bit i: a new copy begins at byte i of the tail, for a cache line begins there
+
+  [[nodiscard]] static Order of(std::span<const iovec> destination, engine::Tail tail);
+  // The first cut past `offset`, or the end.
+  [[nodiscard]] size_t next_cut(size_t offset) const {
+    if (offset < body) return body;
+    const unsigned later = cuts & ~((2U << (offset - body)) - 1);
+    return later == 0 ? total : body + static_cast<size_t>(std::countr_zero(later));
+  }
+};
+
+// A place in a list of pieces.
+class PieceCursor {
+ public:
+  explicit PieceCursor(std::span<const iovec> pieces) : rest_(pieces) { skip_empty(); }
+
+  [[nodiscard]] std::byte* address() const { return static_cast<std::byte*>(rest_[0].iov_base) + within_; }
+  // Bytes up to the end of the piece; 0 at the end of the list.
+  [[nodiscard]] size_t contiguous() const { return rest_.empty() ? 0 : rest_[0].iov_len - within_; }
+  // The next pieces, cut as `order` says, at most `limit` bytes of them; how many elements were written.
+  [[nodiscard]] size_t fill(std::span<iovec> out, size_t limit, const Order& order) const;
+  void advance(size_t bytes);
+
+ private:
+  void skip_empty();
+
+  std::span<const iovec> rest_;
+  size_t within_ = 0;  // bytes of rest_[0] already done
+  size_t done_ = 0;
+};
+
+// Pieces that go in one system call. Its lists are on the stack of the program's thread, which may be small;
+// longer lists take several calls.
+inline constexpr size_t kPiecesPerCall = 64;
+#if defined(__x86_64__)
+// Copies in one call are made in the order of the list, and x86 keeps the order of separate string stores.
+inline constexpr bool kOneCallKeepsOrder = true;
+#else
+inline constexpr bool kOneCallKeepsOrder = false;
+#endif
+// After a call, where one call doesn't keep the order.
+inline void separate_calls() {
+  if (!kOneCallKeepsOrder) std::atomic_thread_fence(std::memory_order_release);
+}
+
+enum class Way : uint8_t { kThere, kHere };  // where the bytes go
+
+// process_vm_* between our memory and that of the process `pid`: 0 or an errno, with both cursors at the
+// first byte that wasn't copied.
+[[nodiscard]] int copy_by_kernel(pid_t pid, Way way, PieceCursor& here, PieceCursor& there,
+                                 const Order& order);
+// After EFAULT: whether the bytes to be copied can be read, from which follows the side that faulted. Only
+// sources are ever tried: trying a destination would mean to write it, against the program's own stores.
+[[nodiscard]] bool source_readable(pid_t pid, const PieceCursor& source);
+
+// The owner is our own process.
+class OwnMemory final : public engine::MemoryAccessor {
+ public:
+  [[nodiscard]] engine::Copied write(std::span<const iovec> here, std::span<const iovec> there,
+                                     engine::Tail tail) override;
+  [[nodiscard]] engine::Copied read(std::span<const iovec> here, std::span<const iovec> there,
+                                    engine::Tail tail) override;
+};
+
+// Time for proofs, cheap and coarse: the TSC where it runs evenly, else the monotonic clock. Nothing waits to
+// calibrate: until it has run for a millisecond, 1,000 ticks pass for a microsecond, which errs on the short
+// side.
+class ProofClock {
+ public:
+  [[nodiscard]] static uint64_t now() {
+#if defined(__x86_64__)
+    if (source_.load(std::memory_order_relaxed) == Source::kTsc) return __rdtsc();
+#endif
+    return slow_now();
+  }
+  // Whether `then` is less than that long ago. Clocks that went backwards make it false.
+  [[nodiscard]] static bool within(uint64_t then, uint64_t now, uint32_t microseconds) {
+    return now - then < uint64_t{ticks_per_us_.load(std::memory_order_relaxed)} * microseconds;
+  }
+  // Called beside system calls, where a clock reading more doesn't matter.
+  static void calibrate();
+  [[nodiscard]] static uint32_t ticks_per_us() { return ticks_per_us_.load(std::memory_order_relaxed); }
+
+ private:
+  enum class Source : uint8_t { kUndecided, kTsc, kClock };
+  [[nodiscard]] static uint64_t slow_now();
+
+  static inline std::atomic<Source> source_ = Source::kUndecided;
+  static inline std::atomic<uint32_t> ticks_per_us_ = 1000;
+};
+
+// How long a proof is believed. Long enough for a burst of small messages, shorter than an idle moment.
+inline constexpr uint32_t kProofMicroseconds = 4;
+
+enum class Access : uint8_t { kRead, kWrite };
+
+// Which pages of a memory region were seen to be accessible, and when. One per region, or any finer; any
+// thread may use it.
+class ProofStamp {
+ public:
+  [[nodiscard]] bool covers(const void* data, size_t length, Access access) const {
+    const uint32_t turn = turn_.load(std::memory_order_acquire);
+    const uintptr_t low = low_.load(std::memory_order_relaxed);
+    const uintptr_t high = high_.load(std::memory_order_relaxed);
+    const uint64_t when = when_.load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (turn % 2 != 0 || turn_.load(std::memory_order_relaxed) != turn) return false;
+    const auto first = reinterpret_cast<uintptr_t>(data);
+    if (access == Access::kWrite && (low & kWritable) == 0) return false;
+    if (first < (low & ~kWritable) || first > high || high - first < length) return false;
+    return ProofClock::within(when, ProofClock::now(), kProofMicroseconds);
+  }
+  void renew(const void* data, size_t length, Access access, uint64_t when);
+  // Forgets everything: for deregistration, and for tests.
+  void clear() { renew(nullptr, 0, Access::kRead, 0); }
+
+ private:
+  static constexpr uintptr_t kWritable = 1;  // in low_, whose page address leaves the bit free
+
+  std::atomic<uint32_t> turn_ = 0;  // odd while it is being renewed
+  std::atomic<uintptr_t> low_ = 0;
+  std::atomic<uintptr_t> high_ = 0;
+  std::atomic<uint64_t> when_ = 0;
+};
+
+// At most 8 bytes: aligned words whole, lower addresses first.
+void store_ascending(std::byte* to, const std::byte* from, size_t length);
+
+// memcpy() with the promise of engine::Tail.
+inline void copy_in_order(void* to, const void* from, size_t length, engine::Tail tail) {
+  if (tail == engine::Tail::kAnyOrder) {
+    std::memcpy(to, from, length);
+    return;
+  }
+  constexpr size_t kTail = 8;
+  const size_t body = length > kTail ? length - kTail : 0;
+  if (body != 0) std::memcpy(to, from, body);
+  std::atomic_thread_fence(std::memory_order_release);
+  auto* end = static_cast<std::byte*>(to) + body;
+  const auto* rest = static_cast<const std::byte*>(from) + body;
+  if (length >= kTail && reinterpret_cast<uintptr_t>(end) % kTail == 0) {
+    using Word [[gnu::may_alias]] = uint64_t;
+    Word word = 0;
+    std::memcpy(&word, rest, kTail);
+    __atomic_store_n(reinterpret_cast<Word*>(end), word, __ATOMIC_RELEASE);
+  } else {
+    store_ascending(end, rest, length - body);
+  }
+}
+
+// What place() and fetch() do when the stamp doesn't cover the program's memory: prove it, copy, renew.
+[[nodiscard]] bool prove_and_copy(void* to, const void* from, size_t length, engine::Tail tail, Access access,
+                                  ProofStamp& stamp);
+
+// Small payloads between memory of ours, which is certain, and the program's. False: the program's memory
+// isn't there, or may not be accessed so; what was copied until then is undefined.
+[[nodiscard]] inline bool place(void* program, const void* ours, size_t length, engine::Tail tail,
+                                ProofStamp& stamp) {
+  if (!stamp.covers(program, length, Access::kWrite))
+    return prove_and_copy(program, ours, length, tail, Access::kWrite, stamp);
+  copy_in_order(program, ours, length, tail);
+  return true;
+}
+[[nodiscard]] inline bool fetch(void* ours, const void* program, size_t length, ProofStamp& stamp) {
+  if (!stamp.covers(program, length, Access::kRead))
+    return prove_and_copy(ours, program, length, engine::Tail::kAnyOrder, Access::kRead, stamp);
+  std::memcpy(ours, program, length);
+  return true;
+}
+
+}  // namespace verbena::verbs

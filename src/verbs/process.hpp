@@ -1,0 +1,108 @@
+// Everything RDMA that this process owns: its arena, the tables of its objects by number, and the work that
+// goes on outside of post and poll.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "arena/heap.hpp"
+#include "arena/process_arena.hpp"
+#include "base/lock.hpp"
+#include "base/numbers.hpp"
+#include "base/result.hpp"
+#include "verbs/completion_queue.hpp"
+#include "verbs/memory_regions.hpp"
+#include "verbs/work_list.hpp"
+
+namespace verbena::verbs {
+
+class QueuePair;
+
+// What peers ask of us by letter; local/ answers.
+class Postman {
+ public:
+  virtual ~Postman() = default;
+  [[nodiscard]] virtual bool has_letters() const = 0;
+  // True: something was done.
+  virtual bool read_letters() = 0;
+};
+
+class Process {
+ public:
+  // The segments are this process's own, fresh, and outlive it.
+  Process(arena::ProcessArena arena, base::Slot slot);
+  ~Process();
+
+  [[nodiscard]] const arena::ProcessArena& arena() const { return arena_; }
+  [[nodiscard]] arena::Heap& tables_heap() { return tables_heap_; }
+  [[nodiscard]] base::Slot slot() const { return slot_; }
+  [[nodiscard]] MemoryRegions& regions() { return regions_; }
+  [[nodiscard]] WorkList& pending() { return pending_; }
+  void set_postman(std::shared_ptr<Postman> postman) { postman_ = std::move(postman); }
+
+  // Numbers. ENOMEM: all are in use.
+  [[nodiscard]] base::Result<uint16_t> claim_cq();
+  void release_cq(uint16_t index);
+  [[nodiscard]] base::Result<uint16_t> claim_qp();
+  void release_qp(uint16_t index);
+  void publish_qp(uint16_t index, QueuePair* queue_pair) { qps_[index].store(queue_pair); }
+  // Null: not ours, or not there. Valid as long as the lock of the queue it completes into is held.
+  [[nodiscard]] QueuePair* find_qp(uint32_t number) const {
+    if (number >> 16 != slot_.value) return nullptr;
+    return qps_[number & 0xffff].load(std::memory_order_acquire);
+  }
+  // The same for those who hold no such lock.
+  [[nodiscard]] std::shared_ptr<QueuePair> hold_qp(uint32_t number);
+  void add(const std::shared_ptr<CompletionQueue>& queue);
+  [[nodiscard]] std::vector<std::shared_ptr<CompletionQueue>> queues();
+  [[nodiscard]] std::vector<std::shared_ptr<QueuePair>> queue_pairs();
+  // ibv_dereg_mr.
+  [[nodiscard]] base::Result<void> deregister(uint32_t key);
+  [[nodiscard]] base::Result<void> reregister(uint32_t key, int mask, const RegionRequest& request);
+
+  [[nodiscard]] base::Result<InboundRing> make_ring(base::Slot slot, uint32_t epoch, arena::RingShape shape);
+  // Its producer may still be writing into it: only the same process gets it again, until that one is gone.
+  void retire(const InboundRing& ring);
+  void peer_gone(base::Slot slot, uint32_t epoch);
+
+  // What pollers and the helper thread do: letters, queue pairs that wait, overrun queues.
+  [[nodiscard]] bool has_work() const {
+    return pending_.any() || failing_any_.load(std::memory_order_relaxed) ||
+           (postman_ != nullptr && postman_->has_letters());
+  }
+  bool work();
+  [[nodiscard]] bool has_failures() const { return failing_any_.load(); }
+  void fail_users_later(CompletionQueue& queue);
+  void fail_later(std::shared_ptr<QueuePair> queue_pair);
+  [[nodiscard]] uint64_t polls();
+
+ private:
+  void withdraw(uint32_t key);
+  void fail_due();
+  void call_helper() const;
+
+  arena::ProcessArena arena_;
+  base::Slot slot_;
+  arena::Heap tables_heap_{arena::kTablesHeapAt, arena::kTablesSize};
+  arena::Heap rings_heap_{arena::kRingsHeapAt, arena::kRingsSize};
+  MemoryRegions regions_;
+  WorkList pending_;
+  std::shared_ptr<Postman> postman_;
+
+  std::mutex mutex_;  // all below
+  std::vector<std::atomic<QueuePair*>> qps_;
+  std::vector<bool> qp_used_;
+  std::vector<bool> cq_used_;
+  uint16_t next_qp_;
+  uint16_t next_cq_ = 0;
+  std::vector<std::weak_ptr<CompletionQueue>> queues_;
+  std::vector<InboundRing> retired_;
+  uint32_t last_ring_id_ = 0;
+  std::atomic<bool> failing_any_ = false;
+  std::vector<uint16_t> failing_cqs_;
+  std::vector<std::shared_ptr<QueuePair>> failing_qps_;
+};
+
+}  // namespace verbena::verbs

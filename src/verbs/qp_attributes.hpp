@@ -1,0 +1,72 @@
+// A queue pair's attributes and the rules of ibv_modify_qp and ibv_query_qp, as pure functions. They take no
+// lock: a caller holds the queue pair's own from check_modify to apply_modify, so that the state can't change
+// between.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <span>
+
+#include "arena/device_table.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "verbs/qp_transitions.hpp"
+
+namespace verbena::verbs {
+
+// What the checks need to know of one port. Port 1 is the first of a span.
+struct PortFacts {
+  uint16_t pkey_table_length = 1;
+  std::bitset<arena::kMaxGids> gids;  // by index: which hold an address; the size is the table's length
+  ibv_mtu active_mtu = IBV_MTU_256;
+  bool grh_required = true;  // IBV_QPF_GRH_REQUIRED: without a GRH a path has no address, as on RoCE
+};
+
+// Everything ibv_query_qp shows. qp_state is the state; cur_qp_state always equals it. rq_psn and sq_psn are
+// as last set: a path that knows the current ones puts those in what it shows.
+struct QpAttributes {
+  ibv_qp_attr attr{};
+};
+
+// A new queue pair's, and one's that was moved to RESET: only the sizes of its queues are known.
+[[nodiscard]] QpAttributes initial_attributes(const ibv_qp_cap& cap);
+
+// Checks one ibv_modify_qp call. EINVAL: the sentence names type, state and attribute and says what to
+// change; it doesn't name the queue pair, which the caller knows. Goes by fields whose bit is set only.
+[[nodiscard]] base::Result<void> check_modify(ibv_qp_type type, const QpAttributes& now,
+                                              const ibv_qp_attr& wanted, int mask,
+                                              std::span<const PortFacts> ports);
+
+// Applies a call that check_modify let pass. RTS to SQD leaves sq_draining at 1: the send queue's owner
+// clears it (and tells of it if en_sqd_async_notify) once the last send in flight is done, at once if there
+// is none.
+void apply_modify(ibv_qp_type type, QpAttributes& attributes, const ibv_qp_attr& wanted, int mask);
+
+// A state change the device makes itself: to SQE or ERR after an error.
+void enter_state(QpAttributes& attributes, ibv_qp_state state);
+
+// What ibv_query_qp writes for any mask, which is only a hint. Not rate_limit: programs built with old
+// headers have a shorter struct, so nobody writes there.
+void show_attributes(const QpAttributes& attributes, ibv_qp_attr& out);
+
+namespace detail {
+// In units of 10 us, from IBA's encoding of the RNR NAK timer field (9.7.5.2).
+inline constexpr std::array<uint32_t, 32> kRnrTimers{
+    65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
+    256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+}  // namespace detail
+
+// The wait an RNR NAK asks for. Only the field's 5 bits count, so any byte off the wire will do.
+[[nodiscard]] constexpr base::Duration rnr_timer(uint8_t code) {
+  return base::Duration(int64_t{detail::kRnrTimers[code & 31]} * 10'000);
+}
+
+// The local ACK timeout: 4.096 us * 2^code. Zero: none, the requester waits for ever. 5 bits count.
+[[nodiscard]] constexpr base::Duration ack_timeout(uint8_t code) {
+  return base::Duration((code & 31) == 0 ? 0 : int64_t{4096} << (code & 31));
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,131 @@
+// A reliably connected queue pair: its life from RESET to ERR, its two queues, and what arrives for it.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "base/numbers.hpp"
+#include "base/result.hpp"
+#include "verbs/completion_queue.hpp"
+#include "verbs/event_queue.hpp"
+#include "verbs/protection_domain.hpp"
+#include "verbs/qp_attributes.hpp"
+#include "verbs/receive_queue.hpp"
+#include "verbs/send_queue.hpp"
+
+namespace verbena::verbs {
+
+class Process;
+
+// Where a connection leads, decided when the queue pair goes to RTR.
+struct PathPlan {
+  std::unique_ptr<SendPath> path;
+  bool peer_known = false;  // else nobody has that address: silence
+  base::Slot peer_slot;
+  uint32_t peer_epoch = 0;
+  uint64_t own_gid[2] = {};
+};
+
+class PathMaker {
+ public:
+  virtual ~PathMaker() = default;
+  [[nodiscard]] virtual base::Result<PathPlan> plan(base::Qpn own, uint32_t incarnation, uint32_t domain,
+                                                    const ibv_qp_attr& attributes) = 0;
+  // What ibv_modify_qp is checked against; port 1 is the first.
+  [[nodiscard]] virtual std::vector<PortFacts> ports() = 0;
+};
+
+class QueuePair : public std::enable_shared_from_this<QueuePair> {
+ public:
+  struct Config {
+    std::shared_ptr<ProtectionDomain> domain;
+    std::shared_ptr<CompletionQueue> send_cq;
+    std::shared_ptr<CompletionQueue> recv_cq;
+    ibv_qp_cap caps{};  // as asked for
+    bool signal_all = false;
+    std::shared_ptr<PathMaker> paths;
+    EventQueue* events = nullptr;
+    void* element = nullptr;  // what events name: the program's ibv_qp
+  };
+  // EINVAL: caps that the device doesn't have; ENOMEM.
+  [[nodiscard]] static base::Result<std::shared_ptr<QueuePair>> create(Process& process, Config config);
+  ~QueuePair();
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  // The program's side; any thread.
+  [[nodiscard]] base::Result<void> modify(const ibv_qp_attr& wanted, int mask);
+  void query(ibv_qp_attr& attributes);
+  [[nodiscard]] int post_send(ibv_send_wr* requests, ibv_send_wr** bad) { return send_->post(requests, bad); }
+  [[nodiscard]] int post_recv(ibv_recv_wr* requests, ibv_recv_wr** bad);
+  // No completion of it comes any more, and none that waits is kept.
+  void destroy();
+
+  [[nodiscard]] base::Qpn number() const { return number_; }
+  [[nodiscard]] const ibv_qp_cap& caps() const { return caps_; }
+  [[nodiscard]] bool signal_all() const { return config_.signal_all; }
+  [[nodiscard]] ibv_qp_state state() const { return state_.load(std::memory_order_acquire); }
+  [[nodiscard]] const Config& config() const { return config_; }
+  [[nodiscard]] uint32_t incarnation() const { return incarnation_.load(std::memory_order_relaxed); }
+  [[nodiscard]] SendQueue& send_queue() { return *send_; }
+  [[nodiscard]] Process& process() { return process_; }
+
+  // A peer's record for it, with the lock of its receive CQ held. True: `completion` was written. `failed`:
+  // fail_as_responder() is due once that lock is given back.
+  bool on_record(const arena::RingConsumer::Taken& taken, ibv_wc& completion, bool& failed);
+  [[nodiscard]] bool receives_at(const CompletionQueue& queue, base::Slot peer) const {
+    return config_.recv_cq.get() == &queue && peer_slot_.load(std::memory_order_relaxed) == peer.value;
+  }
+  // The peer may have asked to be told when it can go on.
+  void tell_waiting();
+  void fail_as_responder();
+  void fail_as_requester();
+  void fail_for_overrun();
+  void on_drained();
+  // Receives that use the key can't be trusted by peers any longer: they look at each.
+  void withdraw_promise(uint32_t key);
+
+ private:
+  QueuePair(Process& process, Config config, base::Qpn number);
+  void publish(ibv_qp_state state);
+  void announce(ibv_qp_state state);
+  void enter_error();  // with modify_mutex_ held
+  void enter_reset();
+  void flush_receives_locked();  // with the receive CQ's lock held
+  [[nodiscard]] base::Result<void> connect(const ibv_qp_attr& attributes);
+  void raise(ibv_event_type type);
+  [[nodiscard]] RetryRules rules() const;
+  bool receive_failed(ibv_wc& completion, ibv_wc_status status, engine::Verdict why);
+  [[nodiscard]] ibv_wc_status scatter(const arena::RingConsumer::Taken& taken,
+                                      const ReceiveQueue::Front& front);
+
+  Process& process_;
+  Config config_;
+  base::Qpn number_;
+  ibv_qp_cap caps_{};
+  arena::QpEntry& entry_;
+  std::shared_ptr<SendQueue> send_;
+  std::unique_ptr<ReceiveQueue> receive_;
+
+  std::mutex modify_mutex_;  // transitions, and all below
+  QpAttributes attributes_;
+  std::atomic<ibv_qp_state> state_ = IBV_QPS_RESET;
+  std::atomic<uint32_t> incarnation_ = 1;
+  uint32_t version_ = 0;
+  PathPlan plan_;
+  InboundRing ring_;
+  std::atomic<uint8_t> peer_slot_ = 0;  // 0: nobody
+  bool destroyed_ = false;
+  std::atomic<bool> tells_drained_ = false;  // en_sqd_async_notify
+
+  // With the receive CQ's lock held.
+  std::atomic<bool> failing_ = false;  // a record failed it, in this life
+  bool established_ = false;
+  engine::Verdict failure_ = engine::Verdict::kDone;
+  bool failure_completed_ = false;  // a receive's completion tells of it, so no event does
+};
+
+}  // namespace verbena::verbs

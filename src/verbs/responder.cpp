@@ -1,0 +1,388 @@
+#include "verbs/responder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "verbs/device_limits.hpp"
+#include "verbs/scatter.hpp"
+
+namespace verbena::verbs {
+
+using engine::Arrival;
+using engine::Copied;
+using engine::RemoteRange;
+using engine::RemoteUse;
+using engine::Tail;
+using engine::Verdict;
+
+namespace {
+
+bool answers(uint8_t state) {
+  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}
+
+uint32_t access_for(RemoteUse use) {
+  switch (use) {
+    case RemoteUse::kRead:
+      return IBV_ACCESS_REMOTE_READ;
+    case RemoteUse::kWrite:
+      return IBV_ACCESS_REMOTE_WRITE;
+    case RemoteUse::kAtomic:
+      return IBV_ACCESS_REMOTE_ATOMIC;
+  }
+  return 0;
+}
+
+Verdict verdict_of(Copied copied) {
+  switch (copied) {
+    case Copied::kAll:
+      return Verdict::kDone;
+    case Copied::kFaultHere:
+      return Verdict::kFaultHere;
+    case Copied::kFaultThere:
+      return Verdict::kUnmapped;
+    case Copied::kOwnerGone:
+      return Verdict::kSilence;
+  }
+  return Verdict::kSilence;
+}
+
+uint8_t flags_of(const Arrival& arrival) {
+  return static_cast<uint8_t>((arrival.has_imm ? arena::kHasImm : 0) |
+                              (arrival.solicited ? arena::kSolicited : 0));
+}
+
+}  // namespace
+
+Responder::Responder(std::shared_ptr<QueueOwner> owner, base::Qpn target, const RequesterIdentity& requester)
+    : owner_(std::move(owner)),
+      target_(target),
+      requester_(requester),
+      entry_(owner_->arena().qp(static_cast<uint16_t>(target.value))) {}
+
+Verdict Responder::look_again() {
+  seen_word_ = kUnseen;
+  if (owner_->gone()) return Verdict::kSilence;
+  const uint64_t word = entry_.word.acquire();
+  const auto now = arena::QpWord::unpack(word);
+  if (!answers(now.state)) return Verdict::kSilence;
+  if (bound_ && now.incarnation != incarnation_) return Verdict::kSilence;  // another life, not ours
+
+  const uint32_t peer_qpn = entry_.peer_qpn.get();
+  const uint64_t peer_gid[2] = {entry_.peer_gid[0].get(), entry_.peer_gid[1].get()};
+  const uint32_t rq_psn = entry_.rq_psn.get();
+  const uint32_t type_and_rnr = entry_.type_and_rnr.get();
+  const uint32_t domain = entry_.domain.get();
+  const uint32_t access = entry_.access.get();
+  const uint32_t reads = entry_.reads.get();
+  const uint32_t cq = entry_.cq.get();
+  const uint64_t receives_at = entry_.receives_at.get();
+  const uint32_t mask = entry_.receives_mask.get();
+  const uint32_t stride = entry_.receives_stride.get();
+  const uint64_t ring_at = entry_.ring_at.get();
+  const uint32_t ring_id = entry_.ring_id.get();
+  const arena::RingShape shape{entry_.ring_slots.get(), entry_.ring_payload.get()};
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (entry_.word.get() != word) return Verdict::kSilence;  // being changed: the next try sees it whole
+
+  // Identity (DESIGN 2.3): it must be connected to us, and expect the number we begin with.
+  if (type_and_rnr >> 8 != IBV_QPT_RC || peer_qpn != requester_.qpn.value ||
+      peer_gid[0] != requester_.gid[0] || peer_gid[1] != requester_.gid[1] || rq_psn != requester_.first_psn)
+    return Verdict::kSilence;
+  // What its owner wrote can't be trusted to make sense.
+  const uint64_t queue_size = (uint64_t{mask} + 1) * stride;
+  if (cq >= arena::kCqBells || (mask & (mask + 1)) != 0 || stride < sizeof(arena::ReceiveEntry) ||
+      stride % 16 != 0 || stride > 65536 ||
+      owner_->arena().in_tables_heap(receives_at, queue_size) == nullptr)
+    return Verdict::kCorrupt;
+  if (!port_) port_ = owner_->port(ring_at, ring_id, shape);
+  if (!port_) return Verdict::kCorrupt;
+  incarnation_ = now.incarnation;
+  if (!bound_ && !bind()) return Verdict::kSilence;
+
+  domain_ = domain;
+  // Without room for READs and atomics the queue pair allows none, whatever its flags say.
+  access_ = reads != 0 ? access : access & ~(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+  cq_ = static_cast<uint16_t>(cq);
+  rnr_timer_ = static_cast<uint8_t>(type_and_rnr & 0xff);
+  receives_at_ = receives_at;
+  receives_mask_ = mask;
+  receives_stride_ = stride;
+  has_channel_ = owner_->arena().cq(cq_).channel.get() >= 0;
+  seen_word_ = word;
+  return Verdict::kDone;
+}
+
+// The first to deliver in a life of the target's writes its name there: an earlier or later life of our own
+// queue pair then finds itself a stranger, as its PSNs would make it on a wire.
+bool Responder::bind() {
+  const uint64_t name = uint64_t{requester_.qpn.value} << 32 | requester_.incarnation;
+  auto& word = owner_->arena().binding(static_cast<uint16_t>(target_.value)).bound.atomic();
+  uint64_t expected = 0;
+  bound_ = word.compare_exchange_strong(expected, name) || expected == name;
+  return bound_;
+}
+
+bool Responder::receive_waits() {
+  posted_ = entry_.posted.acquire();
+  fits_plus_one_ = entry_.fits_plus_one.get();
+  return posted_ != consumed_;
+}
+
+bool Responder::wait_for_receive() {
+  owner_->arena().binding(static_cast<uint16_t>(target_.value)).waiting.atomic().store(1);
+  return !receive_waits();
+}
+
+const arena::ReceiveEntry* Responder::receive_entry(uint32_t number) const {
+  const uint64_t at = receives_at_ + uint64_t{number & receives_mask_} * receives_stride_;
+  // in_tables_heap() vouched for the whole queue.
+  return reinterpret_cast<const arena::ReceiveEntry*>(owner_->arena().in_tables_heap(receives_at_, 0) +
+                                                      (at - receives_at_));
+}
+
+// The common case looks at two cached words only.
+Verdict Responder::take_credit(uint64_t length) {
+  if (posted_ == consumed_ && !receive_waits()) return Verdict::kNotReady;
+  if (posted_ - consumed_ > receives_mask_ + 1) return Verdict::kCorrupt;
+  if (length < fits_plus_one_) return Verdict::kDone;
+  return look_at_receive(length);
+}
+
+Verdict Responder::look_at_receive(uint64_t length) {
+  if (length == 0) return Verdict::kDone;  // touches no memory, so none is at fault
+  const auto* receive = receive_entry(consumed_);
+  if (length > receive->capacity.get()) return Verdict::kTooLong;
+  // No promise holds for it: its keys may have gone since it was posted, or never been good.
+  const auto* pieces = reinterpret_cast<const arena::ReceivePiece*>(receive + 1);
+  const unsigned count = receive->count.get();
+  if (count > (receives_stride_ - sizeof *receive) / sizeof *pieces) return Verdict::kCorrupt;
+  uint64_t rest = length;
+  for (unsigned i = 0; i < count && rest > 0; ++i) {
+    const uint64_t part = std::min<uint64_t>(rest, pieces[i].length.get());
+    Region region;
+    const KeyUse use{pieces[i].lkey.get(), pieces[i].address.get(), part, domain_, IBV_ACCESS_LOCAL_WRITE};
+    if (check_key(owner_->arena(), use, region) != Verdict::kDone) return Verdict::kBadReceive;
+    rest -= part;
+  }
+  return Verdict::kDone;
+}
+
+Verdict Responder::find(const RemoteRange& range, uint32_t access, Region& region) const {
+  return check_key(owner_->arena(),
+                   {.key = range.key,
+                    .address = range.address,
+                    .length = range.length,
+                    .domain = domain_,
+                    .access = access},
+                   region);
+}
+
+Verdict Responder::check(const RemoteRange& range, RemoteUse use) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  const uint32_t access = access_for(use);
+  if ((access_ & access) == 0) return Verdict::kNotEnabled;
+  if (range.length == 0) return Verdict::kDone;
+  Region region;
+  if (auto found = find(range, access, region); found != Verdict::kDone) return found;
+  return use == RemoteUse::kRead && awaits_message(region.address, range.length) ? call_for_merge()
+                                                                                 : Verdict::kDone;
+}
+
+Verdict Responder::write(const RemoteRange& range, std::span<const iovec> from, Tail tail) {
+  return move(range, IBV_ACCESS_REMOTE_WRITE, from, tail, false);
+}
+
+Verdict Responder::read(const RemoteRange& range, std::span<const iovec> into, Tail tail) {
+  return move(range, IBV_ACCESS_REMOTE_READ, into, tail, true);
+}
+
+Verdict Responder::move(const RemoteRange& range, uint32_t access, std::span<const iovec> ours, Tail tail,
+                        bool reading) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  if (range.length == 0) return Verdict::kDone;
+  HazardGuard guard(*owner_, requester_.qpn.slot());
+  if (!guard.add(range.key)) return Verdict::kNoRoom;
+  guard.seal();
+  Region region;
+  if (auto found = find(range, access, region); found != Verdict::kDone) return found;
+  if (region.mode == arena::MrMode::kFile)
+    if (const auto here = owner_->mapped(range.key, range.address, range.length); here != nullptr)
+      return copy_mapped(here.get(), ours, tail, reading) ? Verdict::kDone : Verdict::kFaultHere;
+  const iovec theirs{reinterpret_cast<void*>(region.address), range.length};
+  auto& memory = owner_->memory();
+  return verdict_of(reading ? memory.read(ours, {&theirs, 1}, tail) : memory.write(ours, {&theirs, 1}, tail));
+}
+
+Verdict Responder::begin_receive(const Arrival& arrival) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  return take_credit(arrival.kind == Arrival::Kind::kSend ? arrival.length : 0);
+}
+
+Verdict Responder::place(uint64_t offset, std::span<const iovec> from, Tail tail) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  const auto* receive = receive_entry(consumed_);
+  const auto* pieces = reinterpret_cast<const arena::ReceivePiece*>(receive + 1);
+  const unsigned count = receive->count.get();
+  if (count > (receives_stride_ - sizeof *receive) / sizeof *pieces || count > kMaxSge)
+    return Verdict::kCorrupt;
+
+  const uint64_t length = total_length(from);
+  std::array<ScatterPiece, kMaxSge> covered{};  // what of it this part of the message falls into
+  unsigned used = 0;
+  uint64_t begin = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const uint64_t size = pieces[i].length.get();
+    const uint64_t first = std::max(begin, offset);
+    const uint64_t last = std::min(begin + size, offset + length);
+    if (first < last)
+      covered[used++] = {pieces[i].address.get() + (first - begin), last - first, pieces[i].lkey.get()};
+    begin += size;
+  }
+  HazardGuard guard(*owner_, requester_.qpn.slot());
+  for (unsigned i = 0; i < used; ++i)
+    if (!guard.add(covered[i].key)) return Verdict::kNoRoom;
+  guard.seal();
+  std::array<iovec, kMaxSge> theirs{};
+  uint64_t found_bytes = 0;
+  for (unsigned i = 0; i < used; ++i) {
+    Region region;
+    const KeyUse use{covered[i].key, covered[i].address, covered[i].length, domain_, IBV_ACCESS_LOCAL_WRITE};
+    if (check_key(owner_->arena(), use, region) != Verdict::kDone) return Verdict::kBadReceive;
+    theirs[i] = {reinterpret_cast<void*>(region.address), covered[i].length};
+    found_bytes += covered[i].length;
+  }
+  if (found_bytes != length) return Verdict::kTooLong;
+  const auto verdict = verdict_of(owner_->memory().write(from, {theirs.data(), used}, tail));
+  return verdict == Verdict::kUnmapped ? Verdict::kBadReceive : verdict;
+}
+
+bool Responder::receive_touches(uint32_t number, uint64_t address, uint64_t length) const {
+  const auto* receive = receive_entry(number);
+  const auto* pieces = reinterpret_cast<const arena::ReceivePiece*>(receive + 1);
+  const unsigned most = static_cast<unsigned>((receives_stride_ - sizeof *receive) / sizeof *pieces);
+  for (unsigned i = 0; i < std::min<unsigned>(receive->count.get(), most); ++i) {
+    Region region;
+    const KeyUse use{pieces[i].lkey.get(), pieces[i].address.get(), pieces[i].length.get(), domain_, 0};
+    if (check_key(owner_->arena(), use, region) == Verdict::kDone && region.address < address + length &&
+        address < region.address + use.length)
+      return true;
+  }
+  return false;
+}
+
+bool Responder::awaits_message(uint64_t address, uint64_t length) {
+  if (last_in_ring_ == 0) return false;
+  const std::lock_guard lock(port_->lock);
+  if (port_->ring.all_taken(last_in_ring_)) {
+    last_in_ring_ = 0;
+    return false;
+  }
+  bool touches = false;
+  uint32_t receive = consumed_;
+  port_->ring.look_back(target_.value, [&](arena::RecordKind kind) {
+    if (kind == arena::RecordKind::kFail) return;
+    --receive;
+    touches = touches || (kind == arena::RecordKind::kSend && receive_touches(receive, address, length));
+  });
+  return touches;
+}
+
+Verdict Responder::finish_receive(const Arrival& arrival) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  const arena::Record record{.kind = arrival.kind == Arrival::Kind::kWriteImm ? arena::RecordKind::kWriteImm
+                                                                              : arena::RecordKind::kPlaced,
+                             .flags = flags_of(arrival),
+                             .qp = target_.value,
+                             .incarnation = incarnation_,
+                             .length = static_cast<uint32_t>(arrival.length),
+                             .imm = arrival.imm};
+  return send_record(record, {}, 0);
+}
+
+Verdict Responder::deliver(const Arrival& arrival, std::span<const iovec> from) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  if (auto credit = take_credit(arrival.length); credit != Verdict::kDone) return credit;
+  const arena::Record record{.kind = arena::RecordKind::kSend,
+                             .flags = flags_of(arrival),
+                             .qp = target_.value,
+                             .incarnation = incarnation_,
+                             .length = static_cast<uint32_t>(arrival.length),
+                             .imm = arrival.imm};
+  return send_record(record, from, arrival.length);
+}
+
+Verdict Responder::send_record(const arena::Record& record, std::span<const iovec> from, uint64_t length) {
+  {
+    const std::lock_guard lock(port_->lock);
+    auto& ring = port_->ring;
+    std::byte* bytes = nullptr;
+    if (!ring.has_slot()) return call_for_merge();
+    if (length <= arena::kBytesInSlot)
+      bytes = ring.slot_bytes();
+    else if (const auto room = ring.payload_room(static_cast<uint32_t>(length)); !room.empty())
+      bytes = room.data();
+    else
+      return call_for_merge();
+    if (!gather_own(bytes, from)) return Verdict::kFaultHere;
+    ring.publish(record, length > arena::kBytesInSlot);
+    if (length > 0) last_in_ring_ = ring.tail();
+  }
+  if (record.kind != arena::RecordKind::kFail) ++consumed_;
+  if (has_channel_) ring_bell((record.flags & arena::kSolicited) != 0);
+  return Verdict::kDone;
+}
+
+// The owner arms its queue, then polls once more; we publish, then look whether it is armed. The fence makes
+// sure that one of the two sees the other.
+void Responder::ring_bell(bool solicited) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  auto& armed = owner_->arena().bell(cq_).armed;
+  uint32_t arm = armed.get();
+  const auto wanted = static_cast<uint32_t>(arena::CqArm::kAny);
+  if (arm == 0 || (arm != wanted && !solicited)) return;
+  if (armed.atomic().exchange(0) != 0) owner_->ring_channel(cq_);
+}
+
+Verdict Responder::fail(Verdict why, bool consumes_receive) {
+  if (auto reached = reach(); reached != Verdict::kDone)
+    return Verdict::kDone;  // it failed by itself already
+  const arena::Record record{.kind = arena::RecordKind::kFail,
+                             .flags = static_cast<uint8_t>(consumes_receive ? arena::kHasImm : 0),
+                             .qp = target_.value,
+                             .incarnation = incarnation_,
+                             .length = static_cast<uint32_t>(why)};
+  const auto sent = send_record(record, {}, 0);
+  if (sent != Verdict::kDone) return sent;
+  if (has_channel_) ring_bell(true);
+  (void)call_for_merge();  // its program may not poll at all
+  return sent;
+}
+
+// A program that doesn't poll has a helper thread that takes what is in its rings.
+Verdict Responder::call_for_merge() {
+  owner_->arena().bell(cq_).attention.atomic().fetch_or(arena::kMerge);
+  owner_->wake_helper();
+  return Verdict::kNoRoom;
+}
+
+Verdict Responder::atomic(const engine::AtomicRequest& request, uint64_t& before) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  if ((access_ & IBV_ACCESS_REMOTE_ATOMIC) == 0) return Verdict::kNotEnabled;
+  if (request.address % sizeof(uint64_t) != 0) return Verdict::kMisaligned;
+  HazardGuard guard(*owner_, requester_.qpn.slot());
+  if (!guard.add(request.key)) return Verdict::kNoRoom;
+  guard.seal();
+  Region region;
+  const RemoteRange range{request.key, request.address, sizeof(uint64_t)};
+  if (auto found = find(range, IBV_ACCESS_REMOTE_ATOMIC, region); found != Verdict::kDone) return found;
+  if (region.address % sizeof(uint64_t) != 0) return Verdict::kMisaligned;
+  if (awaits_message(region.address, sizeof(uint64_t))) return call_for_merge();
+  const auto here = owner_->atomic_target(request, region);
+  if (here == nullptr) return Verdict::kAsk;
+  before = run_atomic(request, here.get());
+  return Verdict::kDone;
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,104 @@
+// The responder's actions over a process's arena: the one meaning of SEND, WRITE, READ and atomics (P4).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <memory>
+
+#include "base/numbers.hpp"
+#include "engine/responder_actions.hpp"
+#include "verbs/key_check.hpp"
+#include "verbs/queue_owner.hpp"
+
+namespace verbena::verbs {
+
+// Who asks: what the target must have been told to be connected to.
+struct RequesterIdentity {
+  base::Qpn qpn;
+  uint32_t incarnation = 0;  // of the requester's queue pair
+  uint32_t first_psn = 0;
+  uint64_t gid[2] = {};
+};
+
+// One connection's view of the queue pair at its other end. Used by one thread at a time, in request order.
+class Responder final : public engine::ResponderActions {
+ public:
+  Responder(std::shared_ptr<QueueOwner> owner, base::Qpn target, const RequesterIdentity& requester);
+
+  // Each action begins with this: is the target still the one we are connected to, and able to answer?
+  [[nodiscard]] engine::Verdict reach() {
+    if (entry_.word.acquire() == seen_word_ && !owner_->gone()) [[likely]]
+      return engine::Verdict::kDone;
+    return look_again();
+  }
+  // How long a requester waits when no receive is posted.
+  [[nodiscard]] uint8_t rnr_timer_code() const { return rnr_timer_; }
+  [[nodiscard]] bool receive_waits();
+  // Tells post_recv that somebody sleeps until a receive is there. False: one is there already.
+  [[nodiscard]] bool wait_for_receive();
+  [[nodiscard]] QueueOwner& owner() { return *owner_; }
+  [[nodiscard]] base::Qpn target() const { return target_; }
+  [[nodiscard]] uint32_t target_incarnation() const { return incarnation_; }
+
+  [[nodiscard]] engine::Verdict check(const engine::RemoteRange& range, engine::RemoteUse use) override;
+  [[nodiscard]] engine::Verdict write(const engine::RemoteRange& range, std::span<const iovec> from,
+                                      engine::Tail tail) override;
+  [[nodiscard]] engine::Verdict read(const engine::RemoteRange& range, std::span<const iovec> into,
+                                     engine::Tail tail) override;
+  [[nodiscard]] engine::Verdict atomic(const engine::AtomicRequest& request, uint64_t& before) override;
+  [[nodiscard]] engine::Verdict begin_receive(const engine::Arrival& arrival) override;
+  [[nodiscard]] engine::Verdict place(uint64_t offset, std::span<const iovec> from,
+                                      engine::Tail tail) override;
+  [[nodiscard]] engine::Verdict finish_receive(const engine::Arrival& arrival) override;
+  [[nodiscard]] engine::Verdict deliver(const engine::Arrival& arrival, std::span<const iovec> from) override;
+  [[nodiscard]] engine::Verdict fail(engine::Verdict why, bool consumes_receive) override;
+
+  // Longer messages are placed straight into the receive's buffers.
+  static constexpr uint64_t kLongestInRing = 8192;
+
+ private:
+  [[nodiscard]] engine::Verdict look_again();
+  [[nodiscard]] bool bind();
+  [[nodiscard]] engine::Verdict take_credit(uint64_t length);
+  [[nodiscard]] engine::Verdict look_at_receive(uint64_t length);
+  [[nodiscard]] engine::Verdict send_record(const arena::Record& record, std::span<const iovec> from,
+                                            uint64_t length);
+  [[nodiscard]] engine::Verdict find(const engine::RemoteRange& range, uint32_t access, Region& region) const;
+  [[nodiscard]] engine::Verdict move(const engine::RemoteRange& range, uint32_t access,
+                                     std::span<const iovec> ours, engine::Tail tail, bool reading);
+  // Do messages of ours that wait in the owner's ring belong into this piece of its memory? Then whatever
+  // reads it must wait until they are there.
+  [[nodiscard]] bool awaits_message(uint64_t address, uint64_t length);
+  [[nodiscard]] bool receive_touches(uint32_t number, uint64_t address, uint64_t length) const;
+  [[nodiscard]] engine::Verdict call_for_merge();
+  void ring_bell(bool solicited);
+  [[nodiscard]] const arena::ReceiveEntry* receive_entry(uint32_t number) const;
+
+  std::shared_ptr<QueueOwner> owner_;
+  base::Qpn target_;
+  RequesterIdentity requester_;
+  arena::QpEntry& entry_;
+
+  // What the entry said when it last changed.
+  static constexpr uint64_t kUnseen = UINT64_MAX;  // no word of an entry: it would be "changing"
+  uint64_t seen_word_ = kUnseen;
+  uint32_t incarnation_ = 0;
+  uint32_t domain_ = 0;
+  uint32_t access_ = 0;
+  uint16_t cq_ = 0;
+  uint8_t rnr_timer_ = 0;
+  bool bound_ = false;
+  bool has_channel_ = false;
+  uint64_t receives_at_ = 0;
+  uint32_t receives_mask_ = 0;
+  uint32_t receives_stride_ = 0;
+  std::shared_ptr<DeliveryPort> port_;
+
+  // Credits: receives consumed by us in this connection, and what we last knew was posted.
+  uint32_t consumed_ = 0;
+  uint32_t posted_ = 0;
+  uint32_t fits_plus_one_ = 0;
+  uint32_t last_in_ring_ = 0;  // the ring's count after our last message whose bytes went through it
+};
+
+}  // namespace verbena::verbs

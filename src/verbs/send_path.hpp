@@ -1,0 +1,69 @@
+// The way a queue pair's requests go: to a process of this host (local/), later onto the wire.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/numbers.hpp"
+#include "engine/responder_actions.hpp"
+
+namespace verbena::verbs {
+
+// A work request as it is executed; what it points to stays until it has ended.
+struct SendRequest {
+  uint64_t wr_id = 0;
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  unsigned flags = 0;  // ibv_send_flags
+  uint32_t imm = 0;    // network byte order
+  uint64_t length = 0;
+  uint64_t remote_address = 0;
+  uint32_t rkey = 0;
+  uint64_t compare_add = 0;
+  uint64_t swap = 0;
+  const ibv_sge* pieces = nullptr;
+  unsigned piece_count = 0;
+  const std::byte* inline_data = nullptr;  // instead of pieces
+};
+
+// How far the request at the queue's head has come.
+struct SendProgress {
+  uint64_t done = 0;
+  bool checked = false;  // target and receive were looked at
+  bool asked = false;    // an atomic operation's owner was
+  bool failing = false;  // the responder must still be told of `why`
+  engine::Verdict why = engine::Verdict::kDone;
+};
+
+struct SendOutcome {
+  enum class Kind : uint8_t {
+    kDone,
+    kMore,      // the piece that one call may copy is used up
+    kNotReady,  // no receive: RNR
+    kSilent,    // no answer: counts towards the transport's retries
+    kFailed,    // `status` ends it
+  };
+  Kind kind = Kind::kDone;
+  ibv_wc_status status = IBV_WC_SUCCESS;
+  engine::Verdict why = engine::Verdict::kDone;
+};
+
+class SendPath {
+ public:
+  virtual ~SendPath() = default;
+  // One requester at a time, requests in order. Copies at most `budget` bytes.
+  [[nodiscard]] virtual SendOutcome advance(const SendRequest& request, SendProgress& progress,
+                                            uint64_t budget) = 0;
+  // The first request's PSN is known from RTS on.
+  virtual void begin(uint32_t sq_psn) = 0;
+  [[nodiscard]] virtual uint8_t rnr_timer_code() const = 0;
+  // Nobody will ever answer.
+  [[nodiscard]] virtual bool peer_gone() const = 0;
+  // Before a wait: have ourselves called when a receive is posted, or a ring has room again.
+  virtual void ask_for_receive() = 0;
+  // A receive was posted, or a ring emptied: tells the peer if it waits.
+  virtual void tell_posted() = 0;
+};
+
+}  // namespace verbena::verbs

@@ -1,0 +1,366 @@
+#include "verbs/send_queue.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "verbs/device_limits.hpp"
+#include "verbs/explain_failure.hpp"
+#include "verbs/qp_attributes.hpp"
+#include "verbs/queue_pair.hpp"
+#include "verbs/responder.hpp"
+
+namespace verbena::verbs {
+namespace {
+
+constexpr uint64_t kPieceOfWork = 256 * 1024;  // what one call copies at most (P7)
+
+bool known(ibv_wr_opcode opcode) {
+  switch (opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+    case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_atomic(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
+  switch (opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      return IBV_WC_RDMA_WRITE;
+    case IBV_WR_RDMA_READ:
+      return IBV_WC_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      return IBV_WC_COMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      return IBV_WC_FETCH_ADD;
+    default:
+      return IBV_WC_SEND;
+  }
+}
+
+// What goes through a ring, or is as short, may run under the queue's lock.
+bool is_short(const SendRequest& request) { return request.length <= Responder::kLongestInRing; }
+
+}  // namespace
+
+SendQueue::SendQueue(QueuePair& owner, std::shared_ptr<CompletionQueue> completions, WorkList& pending,
+                     const SendLimits& limits, bool signal_all)
+    : owner_(&owner),
+      completions_(std::move(completions)),
+      pending_(pending),
+      limits_(limits),
+      signal_all_(signal_all),
+      stride_((sizeof(Stored) + std::max<size_t>(limits.pieces * sizeof(ibv_sge), limits.inline_bytes) + 15) &
+              ~size_t{15}),
+      storage_(stride_ * std::bit_ceil(std::max(limits.requests, 1u))) {
+  limits_.requests = std::bit_ceil(std::max(limits.requests, 1u));
+}
+
+SendQueue::Stored* SendQueue::at(uint32_t number) {
+  return reinterpret_cast<Stored*>(storage_.data() + stride_ * (number & (limits_.requests - 1)));
+}
+
+int SendQueue::prepare(const ibv_send_wr& from, SendRequest& request) const {
+  if (!known(from.opcode)) return from.opcode <= IBV_WR_TSO ? EOPNOTSUPP : EINVAL;
+  if (from.num_sge < 0 || static_cast<uint32_t>(from.num_sge) > limits_.pieces) return EINVAL;
+  request = {.wr_id = from.wr_id,
+             .opcode = from.opcode,
+             .flags = from.send_flags,
+             .imm = from.imm_data,
+             .pieces = from.sg_list,
+             .piece_count = static_cast<unsigned>(from.num_sge)};
+  for (int i = 0; i < from.num_sge; ++i) request.length += from.sg_list[i].length;
+  if (is_atomic(from.opcode)) {
+    request.remote_address = from.wr.atomic.remote_addr;
+    request.rkey = from.wr.atomic.rkey;
+    request.compare_add = from.wr.atomic.compare_add;
+    request.swap = from.wr.atomic.swap;
+  } else {
+    request.remote_address = from.wr.rdma.remote_addr;
+    request.rkey = from.wr.rdma.rkey;
+  }
+  if ((from.send_flags & IBV_SEND_INLINE) != 0) {
+    if (from.opcode == IBV_WR_RDMA_READ || is_atomic(from.opcode)) return EINVAL;
+    if (request.length > limits_.inline_bytes) return EINVAL;
+  }
+  return 0;
+}
+
+void SendQueue::store(const SendRequest& request) {
+  Stored* stored = at(tail_);
+  auto* behind = reinterpret_cast<std::byte*>(stored + 1);
+  stored->request = request;
+  if ((request.flags & IBV_SEND_INLINE) != 0) {
+    // The program may reuse its buffers as soon as we return.
+    stored->request.inline_data = behind;
+    if (request.inline_data != nullptr) {
+      std::memcpy(behind, request.inline_data, request.length);
+    } else {
+      for (unsigned i = 0; i < request.piece_count; ++i) {
+        if (request.pieces[i].length == 0) continue;
+        std::memcpy(behind, reinterpret_cast<const void*>(request.pieces[i].addr), request.pieces[i].length);
+        behind += request.pieces[i].length;
+      }
+    }
+  } else {
+    stored->request.pieces = reinterpret_cast<const ibv_sge*>(behind);
+    if (request.piece_count > 0) std::memcpy(behind, request.pieces, request.piece_count * sizeof(ibv_sge));
+  }
+  ++tail_;
+}
+
+int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad) {
+  int error = 0;
+  bool failed = false;
+  bool waits = false;  // the request at the head was tried and can't go on now
+  {
+    std::unique_lock lock(lock_);
+    for (ibv_send_wr* next = requests; next != nullptr; next = next->next) {
+      SendRequest request;
+      error = state_ == SendState::kRefuses ? EINVAL : prepare(*next, request);
+      if (error == 0 && tail_ - head_ >= limits_.requests) error = ENOMEM;
+      if (error != 0) {
+        if (bad != nullptr) *bad = next;
+        break;
+      }
+      const bool at_once = head_ == tail_ && state_ == SendState::kRuns && !running_;
+      SendOutcome outcome{SendOutcome::Kind::kMore};
+      if (at_once) {
+        progress_ = {};
+        if (is_short(request)) outcome = attempt(request, kPieceOfWork);
+        if (outcome.kind == SendOutcome::Kind::kDone) [[likely]] {
+          complete(request, IBV_WC_SUCCESS, engine::Verdict::kDone);
+          continue;
+        }
+      }
+      store(request);
+      if (state_ == SendState::kFlushes) {
+        flush();
+      } else if (outcome.kind != SendOutcome::Kind::kMore) {
+        base::Instant again{};
+        if (settle(outcome, at(head_)->request, base::now(), again) && again != kNever)
+          pending_.add(shared_from_this(), again);
+        waits = true;
+      }
+    }
+    if (head_ != tail_ && state_ == SendState::kRuns && !running_ && !waits) {
+      if (const base::Instant again = run(base::now(), lock); again != kNever)
+        pending_.add(shared_from_this(), again);
+    }
+    failed = std::exchange(failed_, false);
+  }
+  if (failed) owner_->fail_as_requester();
+  return error;
+}
+
+base::Instant SendQueue::go_on(base::Instant now) {
+  base::Instant again = kNever;
+  bool failed = false;
+  std::shared_ptr<QueuePair> owner;
+  {
+    std::unique_lock lock(lock_);
+    if (owner_ == nullptr || head_ == tail_) return kNever;
+    if (running_) return now;
+    again = run(now, lock);
+    failed = std::exchange(failed_, false);
+    if (failed && owner_ != nullptr) owner = owner_->weak_from_this().lock();
+  }
+  if (owner) owner->fail_as_requester();
+  return again;
+}
+
+// The checks that need no path, then the path.
+SendOutcome SendQueue::attempt(const SendRequest& request, uint64_t budget) {
+  const bool fetches = request.opcode == IBV_WR_RDMA_READ || is_atomic(request.opcode);
+  if (fetches && !rules_.reads_allowed)
+    return {SendOutcome::Kind::kFailed, IBV_WC_LOC_QP_OP_ERR, engine::Verdict::kNotEnabled};
+  if (request.length > kMaxMessageBytes || (is_atomic(request.opcode) && request.length != sizeof(uint64_t)))
+    return {SendOutcome::Kind::kFailed, IBV_WC_LOC_LEN_ERR, engine::Verdict::kTooLong};
+  return path_->advance(request, progress_, budget);
+}
+
+base::Instant SendQueue::run(base::Instant now, std::unique_lock<base::Lock>& lock) {
+  uint64_t budget = kPieceOfWork;
+  // A queue that is being drained ends what it began.
+  while (head_ != tail_ &&
+         (state_ == SendState::kRuns || (state_ == SendState::kHolds && progress_.done > 0))) {
+    const SendRequest& request = at(head_)->request;
+    const uint64_t before = progress_.done;
+    SendOutcome outcome;
+    if (is_short(request)) {
+      outcome = attempt(request, budget);
+    } else {
+      running_ = true;
+      lock.unlock();
+      outcome = attempt(request, budget);
+      lock.lock();
+      running_ = false;
+      if (state_ == SendState::kFlushes) {  // it went to ERR meanwhile: this one ends with the others
+        flush();
+        return kNever;
+      }
+      if (state_ == SendState::kRefuses) return kNever;
+    }
+    if (progress_.done != before) forget_attempts();
+    budget -= std::min(budget, progress_.done - before);
+    if (outcome.kind == SendOutcome::Kind::kDone) budget -= std::min<uint64_t>(budget, 64);
+    base::Instant again = now;
+    if (settle(outcome, request, now, again)) return again;
+    if (budget == 0 && head_ != tail_) return now;
+  }
+  if (state_ == SendState::kHolds && owner_ != nullptr) owner_->on_drained();
+  return kNever;
+}
+
+// What an outcome means for the request at the head. True: stop here, go on at `again`.
+bool SendQueue::settle(const SendOutcome& outcome, const SendRequest& request, base::Instant now,
+                       base::Instant& again) {
+  using Kind = SendOutcome::Kind;
+  bool exhausted = false;
+  ibv_wc_status status = outcome.status;
+  switch (outcome.kind) {
+    case Kind::kDone:
+      complete(request, IBV_WC_SUCCESS, engine::Verdict::kDone);
+      ++head_;
+      progress_ = {};
+      forget_attempts();
+      return false;
+    case Kind::kMore:
+      again = now;
+      return true;
+    case Kind::kNotReady:
+      again = wait_not_ready(now, exhausted);
+      if (!exhausted) return true;
+      status = IBV_WC_RNR_RETRY_EXC_ERR;
+      break;
+    case Kind::kSilent:
+      // No room: whoever empties the ring over there tells us.
+      if (outcome.why == engine::Verdict::kNoRoom) path_->ask_for_receive();
+      again = wait_silent(now, exhausted);
+      if (!exhausted) return true;
+      status = IBV_WC_RETRY_EXC_ERR;
+      break;
+    case Kind::kFailed:
+      break;
+  }
+  complete(request, status, outcome.why);
+  ++head_;
+  state_ = SendState::kFlushes;
+  failed_ = true;
+  flush();
+  again = kNever;
+  return true;
+}
+
+void SendQueue::forget_attempts() {
+  attempts_ = 0;
+  rnr_attempts_ = 0;
+  deadline_ = {};
+  waits_for_receive_ = false;
+}
+
+base::Instant SendQueue::wait_not_ready(base::Instant now, bool& exhausted) {
+  const bool first = !std::exchange(waits_for_receive_, true);
+  if (!first && now < deadline_) return deadline_;
+  // One RNR NAK more than there are retries is one too many; 7 means for ever (IBA 9.7.5.2.8).
+  if (rules_.rnr_retries < 7 && ++rnr_attempts_ > rules_.rnr_retries) {
+    exhausted = true;
+    return now;
+  }
+  if (first) path_->ask_for_receive();
+  attempts_ = 0;
+  return deadline_ = now + rnr_timer(path_->rnr_timer_code());
+}
+
+base::Instant SendQueue::wait_silent(base::Instant now, bool& exhausted) {
+  if (std::exchange(waits_for_receive_, false)) deadline_ = {};
+  if (rules_.timeout == base::Duration{}) {  // for ever, but not for the dead
+    exhausted = path_->peer_gone();
+    return now + base::milliseconds(100);
+  }
+  if (deadline_ == base::Instant{}) {
+    deadline_ = now + rules_.timeout;
+  } else if (now >= deadline_) {
+    if (++attempts_ > rules_.retries) {
+      exhausted = true;
+      return now;
+    }
+    deadline_ = now + rules_.timeout;
+  }
+  return deadline_;
+}
+
+void SendQueue::complete(const SendRequest& request, ibv_wc_status status, engine::Verdict why) {
+  const bool wanted = status != IBV_WC_SUCCESS || signal_all_ || (request.flags & IBV_SEND_SIGNALED) != 0;
+  if (!wanted) return;
+  ibv_wc completion{};
+  completion.wr_id = request.wr_id;
+  completion.status = status;
+  completion.opcode = completion_opcode(request.opcode);
+  completion.qp_num = owner_->number().value;
+  completion.vendor_err = static_cast<uint32_t>(why);
+  completion.byte_len = is_atomic(request.opcode) ? 8 : static_cast<uint32_t>(request.length);
+  if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR)
+    explain_send_failure(*owner_, request, status, why);
+  completions_->push(completion, false);
+}
+
+void SendQueue::flush() {
+  if (running_) return;  // the one who copies does it when it comes back
+  for (; head_ != tail_; ++head_) complete(at(head_)->request, IBV_WC_WR_FLUSH_ERR, engine::Verdict::kDone);
+  progress_ = {};
+  forget_attempts();
+}
+
+void SendQueue::set_rules(const RetryRules& rules) {
+  const std::lock_guard lock(lock_);
+  rules_ = rules;
+}
+
+void SendQueue::set_state(SendState state) {
+  std::unique_lock lock(lock_);
+  state_ = state;
+  while (state != SendState::kRuns && running_) {
+    lock.unlock();
+    ::sched_yield();  // at most one bounded copy
+    lock.lock();
+  }
+  if (state_ == SendState::kFlushes) flush();
+  if (state_ == SendState::kRuns && head_ != tail_) pending_.add(shared_from_this(), base::now());
+}
+
+void SendQueue::clear() {
+  const std::lock_guard lock(lock_);
+  head_ = tail_ = 0;
+  progress_ = {};
+  forget_attempts();
+}
+
+bool SendQueue::idle() {
+  const std::lock_guard lock(lock_);
+  return (head_ == tail_ || progress_.done == 0) && !running_;
+}
+
+void SendQueue::close() {
+  set_state(SendState::kRefuses);
+  const std::lock_guard lock(lock_);
+  owner_ = nullptr;
+}
+
+}  // namespace verbena::verbs

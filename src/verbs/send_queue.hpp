@@ -1,0 +1,104 @@
+// The send queue of a connected queue pair: requests in order, retries, completions.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/lock.hpp"
+#include "base/time.hpp"
+#include "verbs/completion_queue.hpp"
+#include "verbs/send_path.hpp"
+#include "verbs/work_list.hpp"
+
+namespace verbena::verbs {
+
+class QueuePair;
+
+struct SendLimits {
+  uint32_t requests = 0;
+  uint32_t pieces = 0;
+  uint32_t inline_bytes = 0;
+};
+
+// Retries as ibv_modify_qp set them.
+struct RetryRules {
+  base::Duration timeout{};  // zero: wait for ever
+  unsigned retries = 0;
+  unsigned rnr_retries = 0;    // 7: for ever
+  bool reads_allowed = false;  // max_rd_atomic above 0
+};
+
+enum class SendState : uint8_t {
+  kRefuses,  // RESET, INIT, RTR: posting is an error
+  kRuns,     // RTS
+  kHolds,    // SQD: takes requests, starts none
+  kFlushes,  // ERR: takes requests, ends them at once
+};
+
+class SendQueue final : public Pending, public std::enable_shared_from_this<SendQueue> {
+ public:
+  SendQueue(QueuePair& owner, std::shared_ptr<CompletionQueue> completions, WorkList& pending,
+            const SendLimits& limits, bool signal_all);
+
+  // ibv_post_send: 0, or an errno with `bad` at the request it is about.
+  [[nodiscard]] int post(ibv_send_wr* requests, ibv_send_wr** bad);
+  base::Instant go_on(base::Instant now) override;
+
+  void set_rules(const RetryRules& rules);
+  // From RTR on; the queue pair owns it.
+  void set_path(SendPath* path) { path_ = path; }
+  // kFlushes ends everything that waits. Any but kRuns returns only when no thread is inside a request.
+  void set_state(SendState state);
+  // For RESET: forgets what waits, without completions.
+  void clear();
+  [[nodiscard]] bool idle();
+  [[nodiscard]] const SendLimits& limits() const { return limits_; }
+  [[nodiscard]] CompletionQueue& completions() { return *completions_; }
+  // The queue pair is being destroyed: go_on does nothing any more.
+  void close();
+
+ private:
+  struct Stored {
+    SendRequest request;
+    // ibv_sge or inline bytes follow
+  };
+  [[nodiscard]] Stored* at(uint32_t number);
+  [[nodiscard]] int prepare(const ibv_send_wr& from, SendRequest& request) const;
+  void store(const SendRequest& request);
+  [[nodiscard]] SendOutcome attempt(const SendRequest& request, uint64_t budget);
+  // With lock_ held; may give it back in between. When to call again; kNever: nothing waits.
+  base::Instant run(base::Instant now, std::unique_lock<base::Lock>& lock);
+  [[nodiscard]] bool settle(const SendOutcome& outcome, const SendRequest& request, base::Instant now,
+                            base::Instant& again);
+  void complete(const SendRequest& request, ibv_wc_status status, engine::Verdict why);
+  void flush();
+  void forget_attempts();
+  [[nodiscard]] base::Instant wait_not_ready(base::Instant now, bool& exhausted);
+  [[nodiscard]] base::Instant wait_silent(base::Instant now, bool& exhausted);
+
+  QueuePair* owner_;  // null once closed
+  std::shared_ptr<CompletionQueue> completions_;
+  WorkList& pending_;
+  SendLimits limits_;
+  bool signal_all_;
+
+  base::Lock lock_;
+  SendPath* path_ = nullptr;
+  RetryRules rules_;
+  SendState state_ = SendState::kRefuses;
+  bool running_ = false;  // a thread copies for the request at the head, without the lock
+  bool failed_ = false;   // the queue pair must be told, once the lock is given back
+  size_t stride_;
+  std::vector<std::byte> storage_;
+  uint32_t head_ = 0;
+  uint32_t tail_ = 0;
+  SendProgress progress_;
+  unsigned attempts_ = 0;  // timeouts of the request at the head
+  unsigned rnr_attempts_ = 0;
+  base::Instant deadline_{};  // of the wait that is on; 0: none
+  bool waits_for_receive_ = false;
+};
+
+}  // namespace verbena::verbs

@@ -1,0 +1,110 @@
+#include "base/lock.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace verbena::base {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(Lock, IsFreeThenHeldThenFree) {
+  Lock lock;
+  ASSERT_TRUE(lock.try_lock());
+  EXPECT_FALSE(lock.try_lock());
+  lock.unlock();
+  EXPECT_TRUE(lock.try_lock());
+  lock.unlock();
+  lock.lock();
+  EXPECT_FALSE(lock.try_lock());
+  lock.unlock();
+}
+
+TEST(Lock, LetsOneThreadInAtATime) {
+  constexpr unsigned kThreads = 4;
+  constexpr unsigned kTurns = 20'000;
+  Lock lock;
+  uint64_t first = 0;  // plain words: a torn or lost update is a failure of the lock
+  uint64_t second = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned i = 0; i < kThreads; ++i)
+      threads.emplace_back([&] {
+        for (unsigned turn = 0; turn < kTurns; ++turn) {
+          const std::lock_guard guard(lock);
+          ++first;
+          ++second;
+          EXPECT_EQ(first, second);
+        }
+      });
+  }
+  EXPECT_EQ(uint64_t{kThreads} * kTurns, first);
+}
+
+TEST(Lock, TryLockTakesPartInTheExclusion) {
+  Lock lock;
+  uint64_t inside = 0;
+  uint64_t turns[2] = {0, 0};
+  {
+    std::jthread waits([&] {
+      for (int i = 0; i < 20'000; ++i) {
+        const std::lock_guard guard(lock);
+        EXPECT_EQ(1u, ++inside);
+        ++turns[0];
+        --inside;
+      }
+    });
+    std::jthread tries([&] {
+      for (int i = 0; i < 20'000; ++i) {
+        if (!lock.try_lock()) continue;
+        EXPECT_EQ(1u, ++inside);
+        ++turns[1];
+        --inside;
+        lock.unlock();
+      }
+    });
+  }
+  EXPECT_EQ(20'000u, turns[0]);
+}
+
+// Held for longer than anybody spins: the others sleep in the kernel, and each must be woken.
+TEST(Lock, WakesEverySleeper) {
+  Lock lock;
+  unsigned through = 0;
+  std::vector<std::jthread> sleepers;
+  lock.lock();
+  for (int i = 0; i < 5; ++i)
+    sleepers.emplace_back([&] {
+      const std::lock_guard guard(lock);
+      ++through;
+    });
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(0u, through);
+  lock.unlock();
+  sleepers.clear();  // joins; a wake that was lost hangs here
+  EXPECT_EQ(5u, through);
+}
+
+TEST(Lock, LosesNoWakeWhenHoldersSleepInside) {
+  Lock lock;
+  unsigned through = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        for (int turn = 0; turn < 50; ++turn) {
+          const std::lock_guard guard(lock);
+          ++through;
+          std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+      });
+  }
+  EXPECT_EQ(200u, through);
+}
+
+}  // namespace
+}  // namespace verbena::base
