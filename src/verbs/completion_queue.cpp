@@ -1,6 +1,7 @@
 #include "verbs/completion_queue.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <bit>
@@ -80,10 +81,27 @@ int CompletionQueue::poll(int count, ibv_wc* completions) {
       continue;
     }
     // The poller is the engine (P7): what can't go on by itself goes on here.
-    if (worked || !process_.has_work()) return taken;
+    if (worked || !process_.has_work()) {
+      if (taken == 0) [[unlikely]]
+        wait_politely();
+      else
+        empty_polls_.store(0, std::memory_order_relaxed);
+      return taken;
+    }
     worked = true;
     if (!process_.work() || taken > 0) return taken;
   }
+}
+
+// Whoever polls in vain for tens of microseconds may be keeping its peer from the only core there is: without
+// this two pollers on one core take turns of milliseconds. Where cores are free it costs one system call now
+// and then, while there is nothing to do.
+void CompletionQueue::wait_politely() {
+  constexpr uint32_t kPatience = 1024;
+  constexpr uint32_t kEvery = 64;
+  const uint32_t empty = empty_polls_.load(std::memory_order_relaxed) + 1;
+  empty_polls_.store(empty, std::memory_order_relaxed);
+  if (empty > kPatience && empty % kEvery == 0) ::sched_yield();
 }
 
 int CompletionQueue::poll_locked(int count, ibv_wc* completions, Failures& failures) {

@@ -94,6 +94,7 @@ class CompletionQueue {
   using Failures = std::vector<std::shared_ptr<QueuePair>>;
 
   CompletionQueue(Process& process, const Config& config, uint16_t index);
+  void wait_politely();
   [[nodiscard]] int poll_locked(int count, ibv_wc* completions, Failures& failures);
   // True: a completion was written.
   bool take_record(Source& source, ibv_wc& completion, Failures& failures);
@@ -109,6 +110,7 @@ class CompletionQueue {
   uint32_t token_ = 0;
   std::atomic<int> cqe_;
   std::atomic<uint64_t> polls_ = 0;
+  std::atomic<uint32_t> empty_polls_ = 0;  // in a row
 
   base::Lock lock_;
   std::deque<ibv_wc> waiting_;

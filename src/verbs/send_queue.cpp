@@ -354,7 +354,8 @@ void SendQueue::clear() {
 
 bool SendQueue::idle() {
   const std::lock_guard lock(lock_);
-  return (head_ == tail_ || progress_.done == 0) && !running_;
+  // Whoever runs writes the progress without the lock.
+  return !running_ && (head_ == tail_ || progress_.done == 0);
 }
 
 void SendQueue::close() {

@@ -29,7 +29,7 @@ Counts parse(const std::string& line) {
 // Around a cache line, a page, what the path copies at once, and what compilers and kernels copy differently.
 constexpr size_t kSizes[] = {64, 65, 100, 200, 512, 1024, 1500, 2048, 4096, 8192};
 constexpr uint64_t kRounds = 25'000 / SLOWDOWN;  // of each size, which take a tenth of a second or two
-constexpr int64_t kLimitMs = 2'000;              // where the cores are busy with something else
+constexpr int64_t kLimitMs = 1'000;              // where the cores are busy with something else
 
 class Order : public testing::TestWithParam<const char*> {};
 

@@ -214,8 +214,17 @@ std::vector<ibv_wc> wait_for(const Queue& queue, size_t count, int64_t milliseco
 }
 
 size_t count_of(const std::byte* data, size_t length, std::byte value) {
-  const bool all = length > 0 && data[0] == value && std::memcmp(data, data + 1, length - 1) == 0;
-  return all ? length : static_cast<size_t>(std::count(data, data + length, value));
+  constexpr size_t kBlock = 65536;
+  size_t found = 0;
+  for (size_t at = 0; at < length; at += kBlock) {
+    const std::byte* block = data + at;
+    const size_t size = std::min(kBlock, length - at);
+    if (std::memcmp(block, block + 1, size - 1) == 0)
+      found += block[0] == value ? size : 0;
+    else
+      found += static_cast<size_t>(std::count(block, block + size, value));
+  }
+  return found;
 }
 
 void Spinner::wait() {

@@ -91,7 +91,7 @@ std::vector<ibv_wc> wait_for(const Queue& queue, size_t count, int64_t milliseco
 // Sleeps until an event of the queue, which must be armed, and takes it; false: the time was over first.
 bool sleep_on(const Queue& queue, int milliseconds);
 
-// How many bytes have that value. Fast where all have.
+// How many bytes have that value. Fast where long pieces have the same.
 [[nodiscard]] size_t count_of(const std::byte* data, size_t length, std::byte value);
 
 [[nodiscard]] int64_t now_us();

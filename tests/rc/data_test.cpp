@@ -222,24 +222,27 @@ TEST_P(DataTest, TwoQueuePairsInterleaved) {
   const Buffer from = c.add_buffer(64 << 10);
   const Buffer to = d.add_buffer(64 << 10);
   a().fill(local_, 3);
-  ASSERT_EQ(0, a().post_send(rdma(IBV_WR_RDMA_WRITE, 1, {local_.all()}, remote_)));
-  uint64_t rounds = 0;
-  bool long_one_done = false;
-  for (; rounds < 200; ++rounds) {
-    c.fill(from, rounds);
-    const uint64_t length = rounds % 2 == 0 ? 64 : 20000;
-    ASSERT_EQ(0, d.post_receive(rounds, {to.all()}));
-    ASSERT_EQ(0, c.post_send(send_of(rounds, {from.piece(0, length)})));
-    ASSERT_TRUE(next_is(c, Queue::kSend, rounds, IBV_WC_SUCCESS));
-    ASSERT_TRUE(next_is(d, Queue::kReceive, rounds, IBV_WC_SUCCESS));
-    ASSERT_EQ(-1, d.mismatch(to, 0, length, rounds));
-    if (rounds == 0) {
-      const Completions early = a().poll(Queue::kSend, 1, kNow);
-      long_one_done = early.count == 1;
+  bool overtaken = false;
+  for (uint64_t attempt = 0; attempt < 10 && !overtaken; ++attempt) {
+    ASSERT_EQ(0, a().post_send(rdma(IBV_WR_RDMA_WRITE, 1, {local_.all()}, remote_)));
+    Completions done;
+    for (uint64_t i = 0; i < 50; ++i) {
+      c.fill(from, i);
+      const uint64_t length = i % 2 == 0 ? 64 : 20000;
+      ASSERT_EQ(0, d.post_receive(i, {to.all()}));
+      ASSERT_EQ(0, c.post_send(send_of(i, {from.piece(0, length)})));
+      ASSERT_TRUE(next_is(c, Queue::kSend, i, IBV_WC_SUCCESS));
+      ASSERT_TRUE(next_is(d, Queue::kReceive, i, IBV_WC_SUCCESS));
+      ASSERT_EQ(-1, d.mismatch(to, 0, length, i));
+      if (i == 0) done = a().poll(Queue::kSend, 1, kNow);
+    }
+    // On a loaded machine we may have been put aside while the helper thread did it all.
+    overtaken = done.count == 0;
+    if (overtaken) {
+      ASSERT_TRUE(next_is(a(), Queue::kSend, 1, IBV_WC_SUCCESS));
     }
   }
-  EXPECT_FALSE(long_one_done) << "128 MiB went before 64 bytes of somebody else";
-  ASSERT_TRUE(next_is(a(), Queue::kSend, 1, IBV_WC_SUCCESS));
+  EXPECT_TRUE(overtaken) << "128 MiB always went before 64 bytes of somebody else";
   EXPECT_EQ(-1, b().mismatch(remote_, 0, 128 << 20, 3));
 }
 

@@ -144,15 +144,16 @@ TEST_P(LocalErrors, AtomicWhoseResultCannotBeStored) {
   for (const int cause : {0, 1}) {
     SCOPED_TRACE(cause);
     set();
-    b().set_word(remote_, 0, 100);
+    const Buffer target = b().add_buffer(64);
+    b().set_word(target, 0, 100);
     ibv_sge result = local_.piece(0, 8);
     if (cause == 0) result.lkey = 0x7fffff01;
     if (cause == 1) result = a().add_buffer({.length = 64, .access = 0}).piece(0, 8);
-    ASSERT_EQ(0, a().post_send(fetch_add(1, result, remote_, 0, 1)));
+    ASSERT_EQ(0, a().post_send(fetch_add(1, result, target, 0, 1)));
     EXPECT_TRUE(next_is(a(), Queue::kSend, 1, IBV_WC_LOC_PROT_ERR));
     EXPECT_TRUE(state_is(a(), IBV_QPS_ERR));
     EXPECT_TRUE(state_is(b(), IBV_QPS_RTS));
-    EXPECT_LE(b().word(remote_), 101u) << "it was added more than once";
+    EXPECT_LE(b().word(target), 101u) << "it was added more than once";
   }
 }
 

@@ -305,23 +305,36 @@ TEST_P(States, SqDrainedComesAtOnceWhenIdle) {
 // What was begun is ended, then the event comes; what wasn't waits for RTS.
 TEST_P(States, SqDrainedComesAfterWhatWasBegun) {
   open_connected();
-  const uint64_t length = 256 << 20;
-  const Buffer local = a().add_buffer(length);
-  const Buffer remote = b().add_buffer(length);
-  a().fill(local, 3);
-  ASSERT_EQ(0, a().post_sends({rdma(IBV_WR_RDMA_WRITE, 1, {local.all()}, remote),
-                               rdma(IBV_WR_RDMA_WRITE, 2, {local.piece(0, 64)}, remote)})
-                   .error);
-  ASSERT_EQ(0, to_sqd(a(), true));
-  EXPECT_EQ(1, a().query().sq_draining);
-  EXPECT_EQ(EINVAL, a().to_state(IBV_QPS_RTS)) << "it is still draining";
-  EXPECT_TRUE(event_is(a(), IBV_EVENT_SQ_DRAINED));
-  EXPECT_EQ(0, a().query().sq_draining);
-  EXPECT_TRUE(next_is(a(), Queue::kSend, 1, IBV_WC_SUCCESS));
-  EXPECT_TRUE(nothing_comes(a(), Queue::kSend));
-  EXPECT_EQ(-1, b().mismatch(remote, 0, length, 3));
-  ASSERT_EQ(0, a().to_state(IBV_QPS_RTS));
-  EXPECT_TRUE(next_is(a(), Queue::kSend, 2, IBV_WC_SUCCESS));
+  // A gigabyte, out of memory that is never touched into the same few pages: long under way, and cheap.
+  const Buffer remote = b().add_buffer(1 << 30);
+  const Buffer local = a().add_buffer(32 << 20);
+  Pieces pieces;
+  for (int i = 0; i < 32; ++i) pieces.add(local.all());
+  for (int round = 0; round < 10; ++round) {
+    ASSERT_EQ(0, a().post_sends({rdma(IBV_WR_RDMA_READ, 1, pieces, remote),
+                                 rdma(IBV_WR_RDMA_READ, 2, {local.piece(0, 64)}, remote)})
+                     .error);
+    ASSERT_EQ(0, to_sqd(a(), true));
+    const bool drains = a().query().sq_draining == 1;
+    const int refused = a().to_state(IBV_QPS_RTS);
+    EXPECT_TRUE(event_is(a(), IBV_EVENT_SQ_DRAINED));
+    EXPECT_EQ(0, a().query().sq_draining);
+    EXPECT_TRUE(next_is(a(), Queue::kSend, 1, IBV_WC_SUCCESS));
+    if (!drains || refused == 0) {  // the machine was so slow with us that all was done before SQD
+      if (refused != 0) {
+        ASSERT_EQ(0, a().to_state(IBV_QPS_RTS));
+      }
+      EXPECT_TRUE(next_is(a(), Queue::kSend, 2, IBV_WC_SUCCESS));
+      continue;
+    }
+    EXPECT_EQ(EINVAL, refused) << "it was still draining";
+    EXPECT_TRUE(state_is(a(), IBV_QPS_SQD));
+    EXPECT_TRUE(nothing_comes(a(), Queue::kSend));
+    ASSERT_EQ(0, a().to_state(IBV_QPS_RTS));
+    EXPECT_TRUE(next_is(a(), Queue::kSend, 2, IBV_WC_SUCCESS));
+    return;
+  }
+  FAIL() << "a gigabyte was never under way";
 }
 
 }  // namespace
