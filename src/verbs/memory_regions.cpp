@@ -123,6 +123,7 @@ bool MemoryRegions::accessed(uint32_t index, base::Slot& by) const {
 
 void MemoryRegions::wait_for_accesses(uint32_t index) const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (settle_) settle_();
   const base::Instant begin = base::now();
   bool said = false;
   base::Slot by;

@@ -35,6 +35,8 @@ class MemoryRegions {
   // Waits until nobody accesses the region any more (DESIGN 2.3).
   void remove(uint32_t key);
 
+  // Waits for our own threads that are placing messages: they hold a completion queue's lock, no hazard word.
+  void set_settle(std::function<void()> settle) { settle_ = std::move(settle); }
   // Is the process in that slot still alive? Without an answer everybody is.
   void set_liveness(std::function<bool(base::Slot)> alive) { alive_ = std::move(alive); }
 
@@ -51,6 +53,7 @@ class MemoryRegions {
   std::vector<uint8_t> tags_;  // the last tag of each index
   uint64_t last_version_ = 0;
   std::function<bool(base::Slot)> alive_;
+  std::function<void()> settle_;
 };
 
 }  // namespace verbena::verbs

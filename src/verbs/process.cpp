@@ -34,6 +34,9 @@ Process::Process(arena::ProcessArena arena, base::Slot slot)
       qp_used_(arena::kQpEntries),
       cq_used_(arena::kCqBells),
       next_qp_(static_cast<uint16_t>(base::random_u64())) {
+  regions_.set_settle([this] {
+    for (const auto& queue : queues()) queue->merge();
+  });
   arena_.head().own_address.store(reinterpret_cast<uint64_t>(&arena_.head()));
 }
 
