@@ -124,8 +124,9 @@ void QueuePair::fail_as_responder() {
 }
 
 // A request of ours failed: its completion has told so.
-void QueuePair::fail_as_requester() {
+void QueuePair::fail_as_requester(uint32_t life) {
   const std::lock_guard lock(modify_mutex_);
+  if (life != incarnation()) return;  // it was reset since
   if (state() == IBV_QPS_ERR || state() == IBV_QPS_RESET) return;
   enter_error();
 }

@@ -82,7 +82,7 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   // The peer may have asked to be told when it can go on.
   void tell_waiting();
   void fail_as_responder();
-  void fail_as_requester();
+  void fail_as_requester(uint32_t life);  // the incarnation whose request failed
   void fail_for_overrun();
   void on_drained();
   // Receives that use the key can't be trusted by peers any longer: they look at each.

@@ -128,6 +128,7 @@ void SendQueue::store(const SendRequest& request) {
 int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad) {
   int error = 0;
   bool failed = false;
+  uint32_t life = 0;
   bool waits = false;  // the request at the head was tried and can't go on now
   {
     std::unique_lock lock(lock_);
@@ -164,8 +165,9 @@ int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad) {
         pending_.add(shared_from_this(), again);
     }
     failed = std::exchange(failed_, false);
+    life = failed_life_;
   }
-  if (failed) owner_->fail_as_requester();
+  if (failed) owner_->fail_as_requester(life);
   return error;
 }
 
@@ -173,15 +175,17 @@ base::Instant SendQueue::go_on(base::Instant now) {
   base::Instant again = kNever;
   bool failed = false;
   std::shared_ptr<QueuePair> owner;
+  uint32_t life = 0;
   {
     std::unique_lock lock(lock_);
     if (owner_ == nullptr || head_ == tail_) return kNever;
     if (running_) return now;
     again = run(now, lock);
     failed = std::exchange(failed_, false);
+    life = failed_life_;
     if (failed && owner_ != nullptr) owner = owner_->weak_from_this().lock();
   }
-  if (owner) owner->fail_as_requester();
+  if (owner) owner->fail_as_requester(life);
   return again;
 }
 
@@ -263,6 +267,7 @@ bool SendQueue::settle(const SendOutcome& outcome, const SendRequest& request, b
   ++head_;
   state_ = SendState::kFlushes;
   failed_ = true;
+  failed_life_ = owner_->incarnation();
   flush();
   again = kNever;
   return true;

@@ -88,8 +88,9 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   SendPath* path_ = nullptr;
   RetryRules rules_;
   SendState state_ = SendState::kRefuses;
-  bool running_ = false;  // a thread copies for the request at the head, without the lock
-  bool failed_ = false;   // the queue pair must be told, once the lock is given back
+  bool running_ = false;      // a thread copies for the request at the head, without the lock
+  bool failed_ = false;       // the queue pair must be told, once the lock is given back
+  uint32_t failed_life_ = 0;  // the queue pair's incarnation when it did
   size_t stride_;
   std::vector<std::byte> storage_;
   uint32_t head_ = 0;
