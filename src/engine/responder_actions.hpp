@@ -25,6 +25,7 @@ enum class Verdict : uint8_t {
   kUnmapped,     // registered, but the memory isn't there any longer
   kNotEnabled,   // the queue pair doesn't allow this operation
   kMisaligned,   // an atomic operation's address
+  kBadSequence,  // a packet that can't follow the one before it, or has a length that none may have
   kTooLong,      // the message is longer than the receive
   kBadReceive,   // the receive's own memory is at fault
   kCorrupt,      // what the owner's tables say can't be
@@ -43,6 +44,7 @@ enum class Nak : uint8_t { kNone, kRemoteAccess, kInvalidRequest, kOperational }
       return Nak::kRemoteAccess;
     case Verdict::kNotEnabled:
     case Verdict::kMisaligned:
+    case Verdict::kBadSequence:
     case Verdict::kTooLong:
       return Nak::kInvalidRequest;
     case Verdict::kBadReceive:
@@ -100,6 +102,9 @@ class ResponderActions {
   // Consumes the receive and completes it.
   [[nodiscard]] virtual Verdict finish_receive(const Arrival& arrival) = 0;
   [[nodiscard]] virtual Verdict deliver(const Arrival& arrival, std::span<const iovec> from) = 0;
+
+  // Receives that are posted and not consumed; UINT32_MAX: not told.
+  [[nodiscard]] virtual uint32_t credits() = 0;
 
   // The responder's side of a failed request: its queue pair goes to ERR, with the completion or the event
   // that belongs to it. kNoRoom: call again.

@@ -62,7 +62,7 @@ void LocalPath::begin(uint32_t sq_psn) {
 
 uint8_t LocalPath::rnr_timer_code() const { return responder_->rnr_timer_code(); }
 
-void LocalPath::ask_for_receive() { (void)responder_->wait_for_receive(); }
+bool LocalPath::ask_for_receive() { return responder_->wait_for_receive(); }
 
 void LocalPath::tell_posted() {
   auto& waiting = process_.arena().binding(static_cast<uint16_t>(connection_.own.value)).waiting.atomic();
@@ -251,6 +251,8 @@ Verdict LocalPath::atomic(const SendRequest& request, SendProgress& progress) {
 }
 
 Verdict LocalPath::store_result(const SendRequest& request, uint64_t before) {
+  verbs::HazardGuard guard(exchange_->self(), process_.slot(), verbs::AccessSide::kRequester);
+  if (!guard_own(guard, request)) return Verdict::kFaultHere;
   Slice result;
   if (auto ours = slice(request, 0, sizeof before, IBV_ACCESS_LOCAL_WRITE, result); ours != Verdict::kDone)
     return ours;

@@ -33,7 +33,7 @@ class LocalPath final : public verbs::SendPath {
   void begin(uint32_t sq_psn) override;
   [[nodiscard]] uint8_t rnr_timer_code() const override;
   [[nodiscard]] bool peer_gone() const override { return connection_.peer->gone(); }
-  void ask_for_receive() override;
+  [[nodiscard]] bool ask_for_receive() override;
   void tell_posted() override;
 
  private:
@@ -77,7 +77,7 @@ class SilentPath final : public verbs::SendPath {
   void begin(uint32_t) override {}
   [[nodiscard]] uint8_t rnr_timer_code() const override { return 0; }
   [[nodiscard]] bool peer_gone() const override { return false; }
-  void ask_for_receive() override {}
+  [[nodiscard]] bool ask_for_receive() override { return true; }
   void tell_posted() override {}
 };
 

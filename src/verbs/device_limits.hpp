@@ -11,7 +11,9 @@ namespace verbena::verbs {
 
 // Identity. No vendor gave us an id, and programs take 0 for "none": no vendor's workarounds fit us.
 inline constexpr uint32_t kVendorId = 0;
-inline constexpr uint32_t kVendorPartId = 1;  // the first model
+// perftest knows by a list of part numbers which devices take inline data, and goes on without for all
+// others. 1824 is on it with no workaround attached.
+inline constexpr uint32_t kVendorPartId = 1824;
 inline constexpr uint32_t kHardwareVersion = 1;
 
 // Memory. We address what the process addresses, so its address space is the limit.

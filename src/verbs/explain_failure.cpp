@@ -90,6 +90,9 @@ std::string refusal(const SendRequest& request, Verdict why) {
     case Verdict::kMisaligned:
       return fmt::format("an atomic operation needs an address that 8 divides, and 0x{:x} isn't one",
                          request.remote_address);
+    case Verdict::kBadSequence:
+      return "the peer was sent packets that can't follow each other: the two ends disagree on path_mtu, "
+             "max_rd_atomic or what is a message";
     case Verdict::kTooLong:
       return fmt::format("the {} bytes don't fit into the receive that the peer posted: post larger receives",
                          request.length);

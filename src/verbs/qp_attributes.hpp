@@ -13,6 +13,7 @@
 #include "arena/device_table.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "engine/timers.hpp"
 #include "verbs/qp_transitions.hpp"
 
 namespace verbena::verbs {
@@ -52,21 +53,7 @@ void enter_state(QpAttributes& attributes, ibv_qp_state state);
 // headers have a shorter struct, so nobody writes there.
 void show_attributes(const QpAttributes& attributes, ibv_qp_attr& out);
 
-namespace detail {
-// In units of 10 us, from IBA's encoding of the RNR NAK timer field (9.7.5.2).
-inline constexpr std::array<uint32_t, 32> kRnrTimers{
-    65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
-    256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
-}  // namespace detail
-
-// The wait an RNR NAK asks for. Only the field's 5 bits count, so any byte off the wire will do.
-[[nodiscard]] constexpr base::Duration rnr_timer(uint8_t code) {
-  return base::Duration(int64_t{detail::kRnrTimers[code & 31]} * 10'000);
-}
-
-// The local ACK timeout: 4.096 us * 2^code. Zero: none, the requester waits for ever. 5 bits count.
-[[nodiscard]] constexpr base::Duration ack_timeout(uint8_t code) {
-  return base::Duration((code & 31) == 0 ? 0 : int64_t{4096} << (code & 31));
-}
+using engine::ack_timeout;
+using engine::rnr_timer;
 
 }  // namespace verbena::verbs

@@ -130,6 +130,11 @@ bool Responder::receive_waits() {
   return posted_ != consumed_;
 }
 
+uint32_t Responder::credits() {
+  (void)receive_waits();
+  return std::min(posted_ - consumed_, receives_mask_ + 1);
+}
+
 bool Responder::wait_for_receive() {
   owner_->arena().binding(static_cast<uint16_t>(target_.value)).waiting.atomic().store(1);
   return !receive_waits();

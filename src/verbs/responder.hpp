@@ -51,6 +51,7 @@ class Responder final : public engine::ResponderActions {
                                       engine::Tail tail) override;
   [[nodiscard]] engine::Verdict finish_receive(const engine::Arrival& arrival) override;
   [[nodiscard]] engine::Verdict deliver(const engine::Arrival& arrival, std::span<const iovec> from) override;
+  [[nodiscard]] uint32_t credits() override;
   [[nodiscard]] engine::Verdict fail(engine::Verdict why, bool consumes_receive) override;
 
   // Longer messages are placed straight into the receive's buffers.

@@ -60,8 +60,9 @@ class SendPath {
   [[nodiscard]] virtual uint8_t rnr_timer_code() const = 0;
   // Nobody will ever answer.
   [[nodiscard]] virtual bool peer_gone() const = 0;
-  // Before a wait: have ourselves called when a receive is posted, or a ring has room again.
-  virtual void ask_for_receive() = 0;
+  // Before a wait: have ourselves called when a receive is posted, or a ring has room again. False: a receive
+  // is there already.
+  [[nodiscard]] virtual bool ask_for_receive() = 0;
   // A receive was posted, or a ring emptied: tells the peer if it waits.
   virtual void tell_posted() = 0;
 };

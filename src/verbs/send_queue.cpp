@@ -19,6 +19,9 @@ namespace {
 
 constexpr uint64_t kPieceOfWork = 256 * 1024;  // what one call copies at most (P7)
 
+// A peer that should tell us may have no room for the letter: we look again by ourselves after so long.
+constexpr base::Duration kUntold = base::milliseconds(100);
+
 bool known(ibv_wr_opcode opcode) {
   switch (opcode) {
     case IBV_WR_RDMA_WRITE:
@@ -255,7 +258,7 @@ bool SendQueue::settle(const SendOutcome& outcome, const SendRequest& request, b
       break;
     case Kind::kSilent:
       // No room: whoever empties the ring over there tells us.
-      if (outcome.why == engine::Verdict::kNoRoom) path_->ask_for_receive();
+      if (outcome.why == engine::Verdict::kNoRoom) (void)path_->ask_for_receive();
       again = wait_silent(now, exhausted);
       if (!exhausted) return true;
       status = IBV_WC_RETRY_EXC_ERR;
@@ -275,22 +278,21 @@ bool SendQueue::settle(const SendOutcome& outcome, const SendRequest& request, b
 
 void SendQueue::forget_attempts() {
   attempts_ = 0;
-  rnr_attempts_ = 0;
   deadline_ = {};
   waits_for_receive_ = false;
 }
 
+// An RNR NAK's timer would make the wire try again and again. Here the peer tells us when a receive is
+// posted, so the timer only says when the retries would be used up (7: never, IBA 9.7.5.2.8); nothing runs
+// meanwhile.
 base::Instant SendQueue::wait_not_ready(base::Instant now, bool& exhausted) {
-  const bool first = !std::exchange(waits_for_receive_, true);
-  if (!first && now < deadline_) return deadline_;
-  // One RNR NAK more than there are retries is one too many; 7 means for ever (IBA 9.7.5.2.8).
-  if (rules_.rnr_retries < 7 && ++rnr_attempts_ > rules_.rnr_retries) {
-    exhausted = true;
-    return now;
-  }
-  if (first) path_->ask_for_receive();
+  if (!std::exchange(waits_for_receive_, true))
+    deadline_ =
+        rules_.rnr_retries < 7 ? now + rules_.rnr_retries * rnr_timer(path_->rnr_timer_code()) : kNever;
+  exhausted = now >= deadline_;
+  if (!exhausted && !path_->ask_for_receive()) return now;
   attempts_ = 0;
-  return deadline_ = now + rnr_timer(path_->rnr_timer_code());
+  return std::min(deadline_, now + kUntold);
 }
 
 base::Instant SendQueue::wait_silent(base::Instant now, bool& exhausted) {

@@ -96,8 +96,7 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   uint32_t head_ = 0;
   uint32_t tail_ = 0;
   SendProgress progress_;
-  unsigned attempts_ = 0;  // timeouts of the request at the head
-  unsigned rnr_attempts_ = 0;
+  unsigned attempts_ = 0;     // timeouts of the request at the head
   base::Instant deadline_{};  // of the wait that is on; 0: none
   bool waits_for_receive_ = false;
 };

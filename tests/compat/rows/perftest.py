@@ -12,8 +12,6 @@ SHOWS_BANDWIDTH = 4096
 # Before each line that perftest prints it measures the processor's clock, and gives up if the machine was busy.
 TOO_BUSY = r"Correlation coefficient r\^2: \S+ < 0\.9"
 TIMEOUT_S = 180  # for all those measurements
-# perftest goes by a device's part number. Once it takes ours, this turns into "Max inline data : 64[B]".
-NO_INLINE = r"^Device not recognized to implement inline feature\. Disabling it$"
 
 
 def option(options: str, flag: str, default: int) -> int:
@@ -80,8 +78,9 @@ def every_size(name: str, program: str, options: str) -> Row:
 
 
 def inline(name: str, program: str, options: str, **more) -> Row:
-    return perftest(name, program, options, "takes the option", must=(NO_INLINE,), **more,
-                    remark="perftest doesn't know our part number, so it says that it goes on without inline data")
+    size = option(options, "-I", 0)
+    return perftest(name, program, options, "inline data" if size else "no inline data",
+                    must=(rf"Max inline data : {size}\[B\]",), **more)
 
 
 def bandwidth(program: str) -> list[Row]:

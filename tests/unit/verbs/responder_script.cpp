@@ -33,7 +33,7 @@ class PathToNowhere final : public SendPath {
   void begin(uint32_t) override {}
   [[nodiscard]] uint8_t rnr_timer_code() const override { return 1; }
   [[nodiscard]] bool peer_gone() const override { return false; }
-  void ask_for_receive() override {}
+  [[nodiscard]] bool ask_for_receive() override { return true; }
   void tell_posted() override {}
 };
 

@@ -65,6 +65,8 @@ Verdict provoke(Verdict wanted) {
       return s.check(s.at(0, 4), RemoteUse::kRead)();
     case Verdict::kMisaligned:
       return s.atomic({AtomicKind::kFetchAdd, s.key, s.address(4), 1})();
+    case Verdict::kBadSequence:  // of packets: only the wire's
+      return wanted;
     case Verdict::kTooLong:
       (void)s.post(1, 0, 3)();
       return s.deliver("four")();
@@ -85,11 +87,12 @@ TEST(Responder, GivesEveryVerdictItsCause) {
 
 TEST(Responder, NaksAsTheStandardSays) {
   const std::map<Verdict, Nak> naks{
-      {Verdict::kBadKey, Nak::kRemoteAccess},       {Verdict::kBadBounds, Nak::kRemoteAccess},
-      {Verdict::kNoAccess, Nak::kRemoteAccess},     {Verdict::kWrongDomain, Nak::kRemoteAccess},
-      {Verdict::kUnmapped, Nak::kRemoteAccess},     {Verdict::kNotEnabled, Nak::kInvalidRequest},
-      {Verdict::kMisaligned, Nak::kInvalidRequest}, {Verdict::kTooLong, Nak::kInvalidRequest},
-      {Verdict::kBadReceive, Nak::kOperational},    {Verdict::kCorrupt, Nak::kOperational}};
+      {Verdict::kBadKey, Nak::kRemoteAccess},        {Verdict::kBadBounds, Nak::kRemoteAccess},
+      {Verdict::kNoAccess, Nak::kRemoteAccess},      {Verdict::kWrongDomain, Nak::kRemoteAccess},
+      {Verdict::kUnmapped, Nak::kRemoteAccess},      {Verdict::kNotEnabled, Nak::kInvalidRequest},
+      {Verdict::kMisaligned, Nak::kInvalidRequest},  {Verdict::kTooLong, Nak::kInvalidRequest},
+      {Verdict::kBadSequence, Nak::kInvalidRequest}, {Verdict::kBadReceive, Nak::kOperational},
+      {Verdict::kCorrupt, Nak::kOperational}};
   for (int i = 0; i <= static_cast<int>(Verdict::kCorrupt); ++i) {
     const auto known = naks.find(static_cast<Verdict>(i));
     EXPECT_EQ(known == naks.end() ? Nak::kNone : known->second, nak_of(static_cast<Verdict>(i))) << i;

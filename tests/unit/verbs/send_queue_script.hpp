@@ -48,7 +48,11 @@ struct ScriptedPath final : SendPath {
   void begin(uint32_t) override {}
   [[nodiscard]] uint8_t rnr_timer_code() const override { return kRnrCode; }
   [[nodiscard]] bool peer_gone() const override { return gone; }
-  void ask_for_receive() override { ++asked; }
+  [[nodiscard]] bool ask_for_receive() override {
+    ++asked;
+    return !receive_there;
+  }
+  bool receive_there = false;
   void tell_posted() override {}
 
   std::deque<SendOutcome> answers;

@@ -1,0 +1,232 @@
+// What comes back to a requester: acknowledgements, NAKs, answers.
+#include <algorithm>
+
+#include "engine/credits.hpp"
+#include "engine/rc_requester.hpp"
+#include "engine/timers.hpp"
+
+namespace verbena::engine {
+
+using base::Instant;
+using base::Psn;
+using roce::Operation;
+namespace syndrome = roce::syndrome;
+
+DropReason RcRequester::on_packet(Instant now, const roce::Packet& packet) {
+  if (failed_) return DropReason::kStaleAnswer;
+  const Psn psn = packet.bth.psn;
+  if (psn.before(unacknowledged())) {
+    // Of a request that has ended. An acknowledgement may still bring credits.
+    if (packet.bth.operation == Operation::kAcknowledge &&
+        (packet.aeth.syndrome & syndrome::kKindMask) == syndrome::kAck && psn + 1 == unacknowledged())
+      return take_credits(packet.aeth);
+    return DropReason::kStaleAnswer;
+  }
+  if (!psn.before(end_psn_)) return DropReason::kGhostAnswer;
+  switch (packet.bth.operation) {
+    case Operation::kAcknowledge:
+      return on_acknowledge(now, packet);
+    case Operation::kAtomicAcknowledge:
+      return on_atomic_acknowledge(now, packet);
+    case Operation::kReadResponseFirst:
+    case Operation::kReadResponseMiddle:
+    case Operation::kReadResponseLast:
+    case Operation::kReadResponseOnly:
+      return on_read_response(now, packet);
+    default:
+      return DropReason::kBadOpcode;
+  }
+}
+
+// Ends what was sent before `psn`. False: a READ or atomic before it has had no answer, so that one was lost.
+bool RcRequester::acknowledge_before(Instant now, Psn psn) {
+  bool moved = false;
+  bool complete = true;
+  while (head_ != tail_ && !failed_) {
+    Flight& flight = at(head_);
+    const Psn reached = flight.first + flight.done;
+    if (!reached.before(psn)) break;
+    if (flight.request.fetches()) {
+      complete = false;
+      break;
+    }
+    const uint32_t done = std::min(psn.since(flight.first), flight.packets);
+    window_.on_progress(cost_until(flight, done) - cost_until(flight, flight.done));
+    flight.done = done;
+    moved = true;
+    if (done < flight.packets) break;
+    end_head(RequestStatus::kSuccess);
+  }
+  if (moved) progressed(now);
+  return complete;
+}
+
+void RcRequester::progressed(Instant now) {
+  const Psn reached = unacknowledged();
+  if (timing_ && timed_.before(reached)) {
+    timing_ = false;
+    const base::Duration sample = now - timed_at_;
+    if (smoothed_ == base::Duration{}) {
+      smoothed_ = sample;
+      variation_ = sample / 2;
+    } else {
+      const base::Duration error = sample > smoothed_ ? sample - smoothed_ : smoothed_ - sample;
+      variation_ += (error - variation_) / 4;
+      smoothed_ += (sample - smoothed_) / 8;
+    }
+  }
+  const auto answered = [&](Psn end) { return !reached.before(end); };
+  std::erase_if(fetch_ends_, answered);
+  std::erase_if(replay_ends_, answered);
+  if (cursor_psn().before(reached)) {  // what we went back to has arrived after all
+    cursor_ = head_;
+    cursor_packet_ = head_ == tail_ ? 0 : at(head_).done;
+    cost_sent_ = cost_acknowledged();
+  }
+  backoff_ = 0;
+  rnr_attempts_ = 0;
+  rnr_until_ = {};
+  recovering_ = false;
+  stalled_since_ = now;
+  if (reached == end_psn_)
+    deadline_ = kNoDeadline;
+  else
+    arm(now);
+  end_unreadable();
+}
+
+DropReason RcRequester::take_credits(const roce::Aeth& aeth) {
+  const uint32_t credits = credits_of(aeth.syndrome);
+  credits_known_ = credits != kCreditsUncounted;
+  // Our own count of messages is the same as the responder's, but for READs and atomics, which it counts,
+  // too. So the limit is taken from what it has acknowledged rather than from its MSN.
+  if (credits_known_)
+    message_limit_ = (head_ == tail_ ? messages_posted_ : at(head_).messages_before) + credits;
+  return DropReason::kNone;
+}
+
+DropReason RcRequester::on_acknowledge(Instant now, const roce::Packet& packet) {
+  const uint8_t kind = packet.aeth.syndrome & syndrome::kKindMask;
+  if (kind != syndrome::kAck) return on_nak(now, packet);
+  if (!acknowledge_before(now, packet.bth.psn + 1)) implied_loss(now);
+  return take_credits(packet.aeth);
+}
+
+DropReason RcRequester::on_nak(Instant now, const roce::Packet& packet) {
+  const uint8_t code = packet.aeth.syndrome;
+  const Psn psn = packet.bth.psn;
+  // A NAK acknowledges what was before it; a fetch among that whose answer is missing comes first.
+  if (!acknowledge_before(now, psn)) {
+    implied_loss(now);
+    return DropReason::kNone;
+  }
+  if (failed_ || head_ == tail_) return DropReason::kStaleAnswer;
+  if ((code & syndrome::kKindMask) == syndrome::kRnr) {
+    if (rnr_until_ != Instant{}) return DropReason::kStaleAnswer;
+    ++counters_.rnr_naks;
+    if (config_.rnr_retries < 7 && ++rnr_attempts_ > config_.rnr_retries) {
+      fail_head(RequestStatus::kRnrRetryExceeded);
+      return DropReason::kNone;
+    }
+    rewind();
+    stalled_since_ = now;  // it lives, it only isn't ready
+    rnr_until_ = now + rnr_timer(code & 0x1f);
+    return DropReason::kNone;
+  }
+  switch (code) {
+    case syndrome::kSequence:
+      ++counters_.sequence_naks;
+      // A second one of the same gap was under way already when we went back.
+      if (recovering_) return DropReason::kStaleAnswer;
+      window_.on_loss();
+      rewind();
+      arm(now);
+      return DropReason::kNone;
+    case syndrome::kInvalidRequest:
+      fail_head(RequestStatus::kRemoteInvalid);
+      return DropReason::kNone;
+    case syndrome::kRemoteAccess:
+      fail_head(RequestStatus::kRemoteAccess);
+      return DropReason::kNone;
+    case syndrome::kOperational:
+      fail_head(RequestStatus::kRemoteOperational);
+      return DropReason::kNone;
+    default:
+      return DropReason::kBadAnswer;
+  }
+}
+
+DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet) {
+  const Psn psn = packet.bth.psn;
+  if (!acknowledge_before(now, psn)) {
+    implied_loss(now);
+    return DropReason::kOutOfOrder;
+  }
+  if (failed_ || head_ == tail_) return DropReason::kStaleAnswer;
+  Flight& flight = at(head_);
+  if (flight.request.kind != Request::Kind::kRead) return DropReason::kBadAnswer;
+  const uint32_t index = flight.done;  // acknowledge_before: psn is first + done
+  const uint64_t offset = uint64_t{index} * config_.mtu;
+  const uint64_t expected = std::min<uint64_t>(flight.request.length - offset, config_.mtu);
+  const bool last = index + 1 == flight.packets;
+  if (packet.payload.size() != expected) {
+    fail_head(RequestStatus::kBadResponse);
+    return DropReason::kBadAnswer;
+  }
+  if (expected > 0 && !host_.scatter(head_, offset, packet.payload, last ? Tail::kLast : Tail::kAnyOrder)) {
+    fail_head(RequestStatus::kLocalProtection);
+    return DropReason::kNone;
+  }
+  window_.on_progress(cost_until(flight, index + 1) - cost_until(flight, index));
+  ++flight.done;
+  if (last) end_head(RequestStatus::kSuccess);
+  progressed(now);
+  return DropReason::kNone;
+}
+
+DropReason RcRequester::on_atomic_acknowledge(Instant now, const roce::Packet& packet) {
+  if (!acknowledge_before(now, packet.bth.psn)) {
+    implied_loss(now);
+    return DropReason::kOutOfOrder;
+  }
+  if (failed_ || head_ == tail_) return DropReason::kStaleAnswer;
+  Flight& flight = at(head_);
+  if (!flight.request.fetches() || flight.request.kind == Request::Kind::kRead) return DropReason::kBadAnswer;
+  const uint64_t before = packet.atomic_before;
+  if (!host_.scatter(head_, 0, std::as_bytes(std::span(&before, 1)), Tail::kLast)) {
+    fail_head(RequestStatus::kLocalProtection);
+    return DropReason::kNone;
+  }
+  window_.on_progress(cost_until(flight, 1));
+  flight.done = 1;
+  end_head(RequestStatus::kSuccess);
+  progressed(now);
+  return DropReason::kNone;
+}
+
+// Something later was answered: what is at the head was lost on its way here. Further answers of the same
+// flight say the same again; then the timer watches over the second try.
+void RcRequester::implied_loss(Instant now) {
+  if (recovering_ || failed_) return;
+  ++counters_.implied_losses;
+  window_.on_loss();
+  rewind();
+  arm(now);
+}
+
+void RcRequester::end_head(RequestStatus status) { host_.ended(head_++, status); }
+
+// A request whose memory can't be read ends when all before it have.
+void RcRequester::end_unreadable() {
+  if (!failed_ && head_ != tail_ && at(head_).unreadable && head_ == cursor_)
+    fail_head(RequestStatus::kLocalProtection);
+}
+
+void RcRequester::fail_head(RequestStatus status) {
+  failed_ = true;
+  deadline_ = kNoDeadline;
+  rnr_until_ = {};
+  end_head(status);
+}
+
+}  // namespace verbena::engine

@@ -1,0 +1,261 @@
+#include "engine/rc_requester.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "engine/timers.hpp"
+
+namespace verbena::engine {
+
+using base::Instant;
+using base::Psn;
+using roce::Operation;
+
+namespace {
+
+// Packets after which an acknowledgement is asked for within a message, so that the window moves on.
+constexpr uint32_t kAskEvery = 16;
+// A long READ is asked for in parts: its answers must fit the window, since nobody else holds them back.
+constexpr uint32_t kLongestFetch = 256 * 1024;
+constexpr base::Duration kFirstPatience = base::milliseconds(5);
+constexpr base::Duration kLeastPatience = base::milliseconds(1);
+constexpr base::Duration kMostPatience = base::seconds(2);
+
+uint32_t packets_for(uint64_t length, uint32_t mtu) {
+  return length == 0 ? 1 : static_cast<uint32_t>((length + mtu - 1) / mtu);
+}
+
+Operation operation_for(const Request& request, bool first, bool last) {
+  const bool send = request.kind == Request::Kind::kSend;
+  if (first && last) {
+    if (send && request.invalidates) return Operation::kSendOnlyInvalidate;
+    if (request.has_imm) return send ? Operation::kSendOnlyImm : Operation::kWriteOnlyImm;
+    return send ? Operation::kSendOnly : Operation::kWriteOnly;
+  }
+  if (first) return send ? Operation::kSendFirst : Operation::kWriteFirst;
+  if (!last) return send ? Operation::kSendMiddle : Operation::kWriteMiddle;
+  if (send && request.invalidates) return Operation::kSendLastInvalidate;
+  if (request.has_imm) return send ? Operation::kSendLastImm : Operation::kWriteLastImm;
+  return send ? Operation::kSendLast : Operation::kWriteLast;
+}
+
+}  // namespace
+
+RcRequester::RcRequester(const RcRequesterConfig& config, RequesterHost& host)
+    : config_(config),
+      host_(host),
+      requests_(std::max(config.capacity, 1u)),
+      next_psn_(config.first_psn),
+      end_psn_(config.first_psn),
+      window_(config.mtu + Window::kPacketOverhead, config.window_bytes) {
+  fetch_ends_.reserve(config.fetches);
+}
+
+void RcRequester::post(const Request& request) {
+  CHECK(!full());
+  Flight& flight = at(tail_);
+  flight = {.request = request,
+            .first = next_psn_,
+            .packets = packets_for(
+                request.fetches() && request.kind != Request::Kind::kRead ? 1 : request.length, config_.mtu),
+            .cost_before = cost_posted_,
+            .messages_before = messages_posted_};
+  next_psn_ = next_psn_ + flight.packets;
+  cost_posted_ += cost_until(flight, flight.packets);
+  messages_posted_ += request.consumes_receive() ? 1 : 0;
+  ++tail_;
+}
+
+uint64_t RcRequester::cost_until(const Flight& flight, uint32_t packets) const {
+  return uint64_t{packets} * Window::kPacketOverhead +
+         std::min<uint64_t>(uint64_t{packets} * config_.mtu, flight.request.length);
+}
+
+uint64_t RcRequester::cost_acknowledged() const {
+  return head_ == tail_ ? cost_posted_ : at(head_).cost_before + cost_until(at(head_), at(head_).done);
+}
+
+Psn RcRequester::unacknowledged() const {
+  return head_ == tail_ ? next_psn_ : at(head_).first + at(head_).done;
+}
+
+Psn RcRequester::cursor_psn() const {
+  return cursor_ == tail_ ? next_psn_ : at(cursor_).first + cursor_packet_;
+}
+
+bool RcRequester::may_start(const Flight& flight) const {
+  if (flight.request.fenced && !fetch_ends_.empty()) return false;
+  // Without credit the first packet goes all the same, alone: its answer brings the next (IBA 9.7.7.2.5).
+  if (flight.request.consumes_receive() && credits_known_ && cost_sent_ != cost_acknowledged() &&
+      static_cast<int32_t>(flight.messages_before - message_limit_) >= 0)
+    return false;
+  return true;
+}
+
+bool RcRequester::poll_transmit(Instant now, PacketSink& sink) {
+  if (failed_ || cursor_ == tail_ || now < rnr_until_) return false;
+  Flight& flight = at(cursor_);
+  if (flight.unreadable) return false;
+  if (cursor_packet_ == 0 && !may_start(flight)) return false;
+  const uint64_t under_way = cost_sent_ - cost_acknowledged();
+  if (under_way > 0 && under_way >= window_.size()) return false;
+  if (!sink.ready()) return false;
+  return flight.request.fetches() ? send_fetch(now, flight, sink) : send_piece(now, flight, sink);
+}
+
+bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
+  const Request& request = flight.request;
+  const uint32_t index = cursor_packet_;
+  const bool first = index == 0;
+  const bool last = index + 1 == flight.packets;
+  const uint64_t offset = uint64_t{index} * config_.mtu;
+  const auto length = static_cast<uint32_t>(std::min<uint64_t>(request.length - offset, config_.mtu));
+
+  roce::Packet packet;
+  packet.bth.operation = operation_for(request, first, last);
+  const auto room = sink.room(packet.bth.opcode(), length);
+  if (length > 0 && !host_.gather(cursor_, offset, room)) {
+    // What was posted before it still ends as it should.
+    flight.unreadable = true;
+    end_unreadable();
+    return false;
+  }
+  const uint64_t after = cost_sent_ + config_.mtu + Window::kPacketOverhead - cost_acknowledged();
+  packet.bth.pkey = config_.pkey;
+  packet.bth.destination = config_.target;
+  packet.bth.psn = flight.first + index;
+  packet.bth.solicited = last && request.solicited;
+  packet.bth.ack_request = last || (index + 1) % kAskEvery == 0 || after >= window_.size() || recovering_;
+  packet.reth = {request.address, request.key, static_cast<uint32_t>(request.length)};
+  packet.imm = request.imm;
+  packet.invalidate_key = request.imm;
+  packet.payload = room;
+  sink.commit(packet);
+  sent(now, packet.bth.psn, 1);
+  return true;
+}
+
+bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
+  if (fetch_ends_.size() >= config_.fetches) return false;
+  const Request& request = flight.request;
+  roce::Packet packet;
+  uint32_t packets = 1;
+  if (request.kind == Request::Kind::kRead) {
+    const uint64_t room =
+        window_.size() - std::min<uint64_t>(cost_sent_ - cost_acknowledged(), window_.size());
+    const uint64_t fits = std::min<uint64_t>(room, kLongestFetch) / (config_.mtu + Window::kPacketOverhead);
+    packets = static_cast<uint32_t>(std::clamp<uint64_t>(fits, 1, flight.packets - cursor_packet_));
+    const Psn psn = flight.first + cursor_packet_;
+    for (const Psn end : replay_ends_)
+      if (psn.before(end)) packets = std::min(packets, end.since(psn));
+    const uint64_t offset = uint64_t{cursor_packet_} * config_.mtu;
+    packet.bth.operation = Operation::kReadRequest;
+    packet.reth = {
+        request.address + offset, request.key,
+        static_cast<uint32_t>(std::min<uint64_t>(request.length - offset, uint64_t{packets} * config_.mtu))};
+  } else {
+    const bool add = request.kind == Request::Kind::kFetchAdd;
+    packet.bth.operation = add ? Operation::kFetchAdd : Operation::kCompareSwap;
+    packet.atomic = {request.address, request.key, add ? request.compare_add : request.swap,
+                     add ? 0 : request.compare_add};
+  }
+  (void)sink.room(packet.bth.opcode(), 0);
+  packet.bth.pkey = config_.pkey;
+  packet.bth.destination = config_.target;
+  packet.bth.psn = flight.first + cursor_packet_;
+  packet.bth.ack_request = true;
+  sink.commit(packet);
+  fetch_ends_.push_back(packet.bth.psn + packets);
+  sent(now, packet.bth.psn, packets);
+  return true;
+}
+
+void RcRequester::sent(Instant now, Psn psn, uint32_t packets) {
+  const Flight& flight = at(cursor_);
+  ++counters_.packets;
+  const Psn after = psn + packets;
+  if (psn.before(end_psn_)) {
+    ++counters_.retransmitted;
+  } else if (!timing_) {
+    timing_ = true;  // Karn: only what was never sent before tells the round trip
+    timed_ = psn;
+    timed_at_ = now;
+  }
+  if (end_psn_.before(after)) end_psn_ = after;
+  cursor_packet_ += packets;
+  cost_sent_ = flight.cost_before + cost_until(flight, cursor_packet_);
+  if (cursor_packet_ == flight.packets) {
+    ++cursor_;
+    cursor_packet_ = 0;
+  }
+  if (deadline_ == kNoDeadline) {
+    stalled_since_ = now;
+    arm(now);
+  }
+}
+
+Instant RcRequester::next_deadline() const {
+  if (failed_ || head_ == tail_) return kNoDeadline;
+  if (rnr_until_ != Instant{}) return rnr_until_;
+  return deadline_;
+}
+
+// How long to wait before going back: the round trip as measured, doubled with each try in vain. The queue
+// pair's own timeout says when to give up, not when to try again: it is long, and a lost last packet is
+// common.
+base::Duration RcRequester::patience() const {
+  base::Duration wait = smoothed_ == base::Duration{} ? kFirstPatience : smoothed_ + 4 * variation_;
+  wait = std::max(wait, kLeastPatience) * (1 << std::min(backoff_, 10u));
+  const auto spread = base::Duration(wait.count() / 4 * ((config_.chance + backoff_ * 7) % 16) / 16);
+  wait = std::min(wait + spread, kMostPatience);
+  return config_.timeout == base::Duration{} ? wait : std::min(wait, config_.timeout);
+}
+
+void RcRequester::on_timer(Instant now) {
+  if (failed_ || head_ == tail_) return;
+  if (rnr_until_ != Instant{}) {
+    if (now >= rnr_until_) {
+      rnr_until_ = {};
+      deadline_ = kNoDeadline;  // the timer starts with what is sent next
+    }
+    return;
+  }
+  if (now < deadline_) return;
+  ++counters_.timeouts;
+  if (now >= gives_up_at()) {
+    fail_head(RequestStatus::kRetryExceeded);
+    return;
+  }
+  ++backoff_;
+  window_.on_timeout();
+  rewind();
+  arm(now);
+}
+
+Instant RcRequester::gives_up_at() const {
+  if (config_.timeout == base::Duration{}) return kNoDeadline;
+  return stalled_since_ + config_.timeout * (config_.retries + 1);
+}
+
+void RcRequester::arm(Instant now) { deadline_ = std::min(now + patience(), gives_up_at()); }
+
+void RcRequester::set_retry_rules(base::Duration timeout, unsigned retries, unsigned rnr_retries) {
+  config_.timeout = timeout;
+  config_.retries = retries;
+  config_.rnr_retries = rnr_retries;
+}
+
+// Everything that isn't acknowledged is sent again, in order (go-back-N, IBA 9.7.5.1.1).
+void RcRequester::rewind() {
+  cursor_ = head_;
+  cursor_packet_ = head_ == tail_ ? 0 : at(head_).done;
+  cost_sent_ = cost_acknowledged();
+  for (const Psn end : fetch_ends_)
+    if (std::ranges::find(replay_ends_, end) == replay_ends_.end()) replay_ends_.push_back(end);
+  fetch_ends_.clear();
+  timing_ = false;
+  recovering_ = true;
+}
+
+}  // namespace verbena::engine

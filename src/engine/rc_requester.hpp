@@ -1,0 +1,142 @@
+// The requester of a reliable connection (IBA 9.7): cuts requests into packets, sends them within a window,
+// takes acknowledgements and answers, goes back to what was lost. Sans-IO: packets, time and chance are
+// handed in. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/numbers.hpp"
+#include "base/psn.hpp"
+#include "base/time.hpp"
+#include "engine/drop_reason.hpp"
+#include "engine/packet_sink.hpp"
+#include "engine/request.hpp"
+#include "engine/window.hpp"
+
+namespace verbena::engine {
+
+inline constexpr base::Instant kNoDeadline{INT64_MAX};
+
+struct RcRequesterConfig {
+  base::Qpn target;
+  base::Psn first_psn;
+  uint16_t pkey = 0xffff;
+  uint32_t mtu = 1024;              // payload of a full packet
+  uint32_t capacity = 1;            // most requests at a time
+  unsigned fetches = 1;             // READs and atomics under way at a time (max_rd_atomic)
+  base::Duration timeout{};         // zero: never gives up
+  unsigned retries = 7;             // timeouts that are borne before giving up
+  unsigned rnr_retries = 7;         // 7: for ever
+  uint32_t window_bytes = 1 << 20;  // the most that the window may grow to
+  uint32_t chance = 1;              // spreads the retries of many requesters
+};
+
+class RcRequester {
+ public:
+  RcRequester(const RcRequesterConfig& config, RequesterHost& host);
+
+  [[nodiscard]] bool full() const { return tail_ - head_ == requests_.size(); }
+  // Nothing waits and nothing is under way.
+  [[nodiscard]] bool idle() const { return head_ == tail_; }
+  [[nodiscard]] bool failed() const { return failed_; }
+  // Not when full(). Sends nothing yet.
+  void post(const Request& request);
+  // Sends one packet, if one may be sent now. False: none.
+  bool poll_transmit(base::Instant now, PacketSink& sink);
+  // An acknowledgement or answer.
+  DropReason on_packet(base::Instant now, const roce::Packet& packet);
+  [[nodiscard]] base::Instant next_deadline() const;
+  void on_timer(base::Instant now);
+  // ibv_modify_qp may change them while requests are under way.
+  void set_retry_rules(base::Duration timeout, unsigned retries, unsigned rnr_retries);
+  [[nodiscard]] base::Psn next_psn() const { return end_psn_; }
+
+  struct Counters {
+    uint64_t packets = 0;
+    uint64_t retransmitted = 0;
+    uint64_t timeouts = 0;
+    uint64_t sequence_naks = 0;
+    uint64_t rnr_naks = 0;
+    uint64_t implied_losses = 0;  // answers that show that one before them was lost
+  };
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+  [[nodiscard]] const Window& window() const { return window_; }
+
+ private:
+  struct Flight {
+    Request request;
+    base::Psn first;
+    uint32_t packets = 1;          // of the request or, for a READ, of its answer
+    uint32_t done = 0;             // of them acknowledged or received
+    uint64_t cost_before = 0;      // of all requests ever posted before it
+    uint32_t messages_before = 0;  // that consume a receive
+    bool unreadable = false;       // gather failed: ends so when its turn comes
+  };
+  [[nodiscard]] Flight& at(uint32_t number) { return requests_[number % requests_.size()]; }
+  [[nodiscard]] const Flight& at(uint32_t number) const { return requests_[number % requests_.size()]; }
+  [[nodiscard]] uint64_t cost_until(const Flight& flight, uint32_t packets) const;
+  [[nodiscard]] uint64_t cost_acknowledged() const;
+  [[nodiscard]] base::Psn unacknowledged() const;
+  [[nodiscard]] base::Psn cursor_psn() const;
+
+  [[nodiscard]] bool may_start(const Flight& flight) const;
+  bool send_piece(base::Instant now, Flight& flight, PacketSink& sink);
+  bool send_fetch(base::Instant now, Flight& flight, PacketSink& sink);
+  void sent(base::Instant now, base::Psn psn, uint32_t packets);
+
+  [[nodiscard]] bool acknowledge_before(base::Instant now, base::Psn psn);
+  DropReason on_acknowledge(base::Instant now, const roce::Packet& packet);
+  DropReason on_nak(base::Instant now, const roce::Packet& packet);
+  DropReason on_read_response(base::Instant now, const roce::Packet& packet);
+  DropReason on_atomic_acknowledge(base::Instant now, const roce::Packet& packet);
+  DropReason take_credits(const roce::Aeth& aeth);
+  void progressed(base::Instant now);
+  void end_head(RequestStatus status);
+  void end_unreadable();
+  void fail_head(RequestStatus status);
+  void rewind();
+  void arm(base::Instant now);
+  [[nodiscard]] base::Instant gives_up_at() const;
+  void implied_loss(base::Instant now);
+  [[nodiscard]] base::Duration patience() const;
+
+  RcRequesterConfig config_;
+  RequesterHost& host_;
+  std::vector<Flight> requests_;
+  // head_ <= cursor_ <= tail_: ended | under way | being sent | waiting.
+  uint32_t head_ = 0;
+  uint32_t cursor_ = 0;
+  uint32_t tail_ = 0;
+  uint32_t cursor_packet_ = 0;  // packets of the request at the cursor that were sent
+  base::Psn next_psn_;          // of the next request posted
+  base::Psn end_psn_;           // one past the highest ever sent
+  uint64_t cost_posted_ = 0;
+  uint64_t cost_sent_ = 0;  // up to the cursor
+  uint32_t messages_posted_ = 0;
+  bool failed_ = false;
+
+  std::vector<base::Psn> fetch_ends_;  // one past the last answer of each fetch under way
+  // Where fetches that are made again ended the first time: a responder replays no more than it was asked
+  // for.
+  std::vector<base::Psn> replay_ends_;
+  uint32_t message_limit_ = 0;  // messages that may be sent, by the receiver's credits
+  bool credits_known_ = false;
+
+  Window window_;
+  base::Instant deadline_ = kNoDeadline;
+  base::Instant stalled_since_{};
+  unsigned backoff_ = 0;
+  base::Instant rnr_until_{};
+  unsigned rnr_attempts_ = 0;
+  bool recovering_ = false;  // went back since the last progress
+
+  bool timing_ = false;
+  base::Psn timed_;
+  base::Instant timed_at_{};
+  base::Duration smoothed_{};
+  base::Duration variation_{};
+  Counters counters_;
+};
+
+}  // namespace verbena::engine

@@ -1,0 +1,349 @@
+#include "engine/rc_responder.hpp"
+
+#include <algorithm>
+
+#include "engine/credits.hpp"
+
+namespace verbena::engine {
+
+using base::Instant;
+using base::Psn;
+using roce::Operation;
+namespace syndrome = roce::syndrome;
+
+namespace {
+
+constexpr uint32_t kLongestMessage = 1u << 31;  // IBA 9.7.4.1.1
+constexpr size_t kDuePerFetch = 4;              // answers asked for again pile up only as far
+
+uint8_t syndrome_of(Verdict verdict) {
+  switch (nak_of(verdict)) {
+    case Nak::kRemoteAccess:
+      return syndrome::kRemoteAccess;
+    case Nak::kInvalidRequest:
+      return syndrome::kInvalidRequest;
+    default:
+      return syndrome::kOperational;
+  }
+}
+
+iovec bytes_of(std::span<const std::byte> payload) {
+  return {const_cast<std::byte*>(payload.data()), payload.size()};
+}
+
+bool has_imm(Operation operation) {
+  return operation == Operation::kSendLastImm || operation == Operation::kSendOnlyImm ||
+         operation == Operation::kWriteLastImm || operation == Operation::kWriteOnlyImm;
+}
+
+// The completion holds it in network order, whatever this machine's is.
+uint32_t imm_of(const roce::Packet& packet) { return __builtin_bswap32(packet.imm); }
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+
+}  // namespace
+
+RcResponder::RcResponder(const RcResponderConfig& config, ResponderActions& actions)
+    : config_(config), actions_(actions), expected_(config.first_psn), jobs_(std::max(config.fetches, 1u)) {
+  due_.reserve(jobs_.size() * kDuePerFetch);
+}
+
+DropReason RcResponder::on_packet(Instant, const roce::Packet& packet) {
+  if (!packet.info().request) return DropReason::kBadOpcode;
+  const Psn psn = packet.bth.psn;
+  if (failed_) {
+    // Our NAK may have been lost: without another one the requester would never learn why.
+    if (psn == nak_psn_) nak_ = last_nak_;
+    return DropReason::kSilence;
+  }
+  if (psn.before(expected_)) return on_duplicate(packet);
+  if (psn != expected_) {
+    if (!gap_told_) {
+      gap_told_ = true;
+      nak_ = syndrome::kSequence;
+      nak_psn_ = expected_;
+    }
+    return DropReason::kOutOfOrder;
+  }
+  const Verdict verdict = shape_fits(packet) ? carry_out(packet) : Verdict::kBadSequence;
+  if (verdict != Verdict::kDone) return refuse(verdict, packet);
+
+  gap_told_ = false;
+  nak_ = 0;
+  const auto& info = packet.info();
+  if (info.last) msn_ = (msn_ + 1) & 0xffffff;
+  if (info.last && (info.send || info.write)) message_ = Message::kNone;
+  if (info.send || info.write) {
+    expected_ = expected_ + 1;
+    ack_due_ = ack_due_ || packet.bth.ack_request;
+  }
+  return DropReason::kNone;
+}
+
+// IBA 9.7.4.1.2 and 9.8.2.1.2: order within a message, lengths of its packets.
+bool RcResponder::shape_fits(const roce::Packet& packet) const {
+  const auto& info = packet.info();
+  const size_t size = packet.payload.size();
+  if (!info.send && !info.write) return message_ == Message::kNone;
+  if (info.first != (message_ == Message::kNone)) return false;
+  if (!info.first && (message_ == Message::kSend) != info.send) return false;
+  if (!info.last) return size == config_.mtu;
+  return size <= config_.mtu && (info.first || size > 0);
+}
+
+Verdict RcResponder::carry_out(const roce::Packet& packet) {
+  const auto& info = packet.info();
+  if (info.send) return on_send(packet);
+  if (info.write) return on_write(packet);
+  return info.atomic ? on_atomic(packet) : on_read(packet);
+}
+
+Verdict RcResponder::on_send(const roce::Packet& packet) {
+  const auto& info = packet.info();
+  if (info.ieth) return Verdict::kNotEnabled;
+  Arrival arrival{
+      .has_imm = has_imm(packet.bth.operation), .solicited = packet.bth.solicited, .imm = imm_of(packet)};
+  const iovec bytes = bytes_of(packet.payload);
+  const std::span<const iovec> from(&bytes, packet.payload.empty() ? 0 : 1);
+  if (info.first && info.last) {
+    arrival.length = packet.payload.size();
+    return actions_.deliver(arrival, from);
+  }
+  if (info.first) {
+    // How long it will be nobody knows yet: place() finds out when it is too long.
+    if (auto begun = actions_.begin_receive(arrival); begun != Verdict::kDone) return begun;
+    offset_ = 0;
+  }
+  const auto placed = actions_.place(offset_, from, info.last ? Tail::kLast : Tail::kAnyOrder);
+  if (placed != Verdict::kDone) return placed;
+  if (info.last) {
+    arrival.length = offset_ + packet.payload.size();
+    if (auto finished = actions_.finish_receive(arrival); finished != Verdict::kDone) return finished;
+  }
+  message_ = Message::kSend;
+  offset_ += packet.payload.size();
+  return Verdict::kDone;
+}
+
+Verdict RcResponder::on_write(const roce::Packet& packet) {
+  const auto& info = packet.info();
+  const uint64_t size = packet.payload.size();
+  if (info.first) {
+    write_ = {packet.reth.key, packet.reth.address, packet.reth.length};
+    offset_ = 0;
+    if (write_.length > kLongestMessage) return Verdict::kBadSequence;
+    if (auto allowed = actions_.check(write_, RemoteUse::kWrite); allowed != Verdict::kDone) return allowed;
+  }
+  const uint64_t rest = write_.length - offset_;
+  if (info.last ? size != rest : size >= rest) return Verdict::kBadSequence;
+  const Arrival arrival{.kind = Arrival::Kind::kWriteImm,
+                        .length = write_.length,
+                        .has_imm = true,
+                        .solicited = packet.bth.solicited,
+                        .imm = imm_of(packet)};
+  const bool imm = has_imm(packet.bth.operation);
+  if (imm)
+    if (auto begun = actions_.begin_receive(arrival); begun != Verdict::kDone) return begun;
+  const iovec bytes = bytes_of(packet.payload);
+  const auto written = actions_.write({write_.key, write_.address + offset_, size}, {&bytes, 1},
+                                      info.last ? Tail::kLast : Tail::kAnyOrder);
+  if (written != Verdict::kDone) return written;
+  if (imm)
+    if (auto finished = actions_.finish_receive(arrival); finished != Verdict::kDone) return finished;
+  message_ = Message::kWrite;
+  offset_ += size;
+  return Verdict::kDone;
+}
+
+Verdict RcResponder::on_read(const roce::Packet& packet) {
+  if (packet.reth.length > kLongestMessage) return Verdict::kBadSequence;
+  const RemoteRange range{packet.reth.key, packet.reth.address, packet.reth.length};
+  if (auto allowed = actions_.check(range, RemoteUse::kRead); allowed != Verdict::kDone) return allowed;
+  const auto packets =
+      static_cast<uint32_t>(range.length == 0 ? 1 : (range.length + config_.mtu - 1) / config_.mtu);
+  if (!add_job({.first = expected_, .packets = packets, .range = range, .msn = (msn_ + 1) & 0xffffff}))
+    return Verdict::kBadSequence;
+  expected_ = expected_ + packets;
+  return Verdict::kDone;
+}
+
+Verdict RcResponder::on_atomic(const roce::Packet& packet) {
+  const auto& eth = packet.atomic;
+  const bool add = packet.bth.operation == Operation::kFetchAdd;
+  const AtomicRequest request{.kind = add ? AtomicKind::kFetchAdd : AtomicKind::kCompareSwap,
+                              .key = eth.key,
+                              .address = eth.address,
+                              .first = add ? eth.swap_add : eth.compare,
+                              .second = eth.swap_add};
+  // Its place among the answers is taken first: it must not run and then have nowhere to be remembered.
+  if (!add_job({.first = expected_, .atomic = true, .range = {}, .msn = (msn_ + 1) & 0xffffff}))
+    return Verdict::kBadSequence;
+  uint64_t before = 0;
+  if (auto verdict = actions_.atomic(request, before); verdict != Verdict::kDone) {
+    due_.pop_back();
+    --jobs_made_;
+    return verdict;
+  }
+  job(jobs_made_ - 1).before = before;
+  expected_ = expected_ + 1;
+  return Verdict::kDone;
+}
+
+// False: the requester has more of them under way than it was granted (IBA 9.7.7.2.4).
+bool RcResponder::add_job(const Job& made) {
+  const uint32_t oldest = jobs_made_ - static_cast<uint32_t>(jobs_.size());
+  for (const Due& due : due_)
+    if (due.job == oldest) return false;
+  if (due_.size() == due_.capacity()) return false;
+  job(jobs_made_) = made;
+  due_.push_back({.job = jobs_made_, .end = made.packets});
+  ++jobs_made_;
+  ack_due_ = false;  // its answer acknowledges what came before
+  return true;
+}
+
+DropReason RcResponder::on_duplicate(const roce::Packet& packet) {
+  const auto& info = packet.info();
+  if (info.send || info.write) {
+    // The acknowledgement was lost: one for all that was carried out.
+    ack_due_ = true;
+    return DropReason::kDuplicate;
+  }
+  return replay(packet);
+}
+
+DropReason RcResponder::replay(const roce::Packet& packet) {
+  const Psn psn = packet.bth.psn;
+  const uint32_t kept = std::min<uint32_t>(jobs_made_, static_cast<uint32_t>(jobs_.size()));
+  for (uint32_t number = jobs_made_ - kept; number != jobs_made_; ++number) {
+    const Job& kept_job = job(number);
+    const uint32_t index = psn.since(kept_job.first);
+    if (index >= kept_job.packets || kept_job.atomic != packet.info().atomic) continue;
+    uint32_t end = 1;
+    if (!kept_job.atomic) {
+      const uint64_t offset = uint64_t{index} * config_.mtu;
+      const RemoteRange& range = kept_job.range;
+      // A part of what was asked for before, or it is none of ours.
+      if (packet.reth.key != range.key || packet.reth.address != range.address + offset ||
+          packet.reth.length > range.length - offset)
+        return DropReason::kReplayForgotten;
+      end = index + std::max<uint32_t>((packet.reth.length + config_.mtu - 1) / config_.mtu, 1);
+    }
+    // What is still to be sent of it need not be sent twice.
+    std::erase_if(due_,
+                  [&](const Due& due) { return due.job == number && due.next >= index && due.end <= end; });
+    if (due_.size() == due_.capacity()) return DropReason::kNoRoom;
+    due_.push_back({.job = number, .begin = index, .next = index, .end = end});
+    return DropReason::kDuplicate;
+  }
+  return DropReason::kReplayForgotten;
+}
+
+DropReason RcResponder::refuse(Verdict verdict, const roce::Packet& packet) {
+  switch (verdict) {
+    case Verdict::kSilence:
+      return DropReason::kSilence;
+    case Verdict::kNotReady:
+      gap_told_ = true;
+      nak_ = static_cast<uint8_t>(syndrome::kRnr | (config_.rnr_timer & 0x1f));
+      nak_psn_ = expected_;
+      return DropReason::kNotReady;
+    case Verdict::kNoRoom:
+    case Verdict::kAsk:
+      gap_told_ = true;
+      return DropReason::kNoRoom;
+    default:
+      break;
+  }
+  failed_ = true;
+  last_nak_ = nak_ = syndrome_of(verdict);
+  nak_psn_ = expected_;
+  const bool consumes = packet.info().write && has_imm(packet.bth.operation);
+  if (actions_.fail(verdict, consumes) == Verdict::kNoRoom) {
+    untold_ = verdict;
+    untold_consumes_ = consumes;
+  }
+  return DropReason::kNone;
+}
+
+bool RcResponder::poll_transmit(Instant, PacketSink& sink) {
+  if (untold_ != Verdict::kDone && actions_.fail(untold_, untold_consumes_) != Verdict::kNoRoom)
+    untold_ = Verdict::kDone;
+  if (!has_answers() || !sink.ready()) return false;
+  if (!due_.empty()) return send_due(sink);
+  if (nak_ != 0) {
+    send_aeth(nak_, nak_psn_, sink);
+    nak_ = 0;
+  } else {
+    send_aeth(static_cast<uint8_t>(syndrome::kAck | credit_code(actions_.credits())), expected_ + Psn::kMask,
+              sink);
+  }
+  ack_due_ = false;
+  return true;
+}
+
+roce::Packet RcResponder::answer(Operation operation, Psn psn) const {
+  roce::Packet packet;
+  packet.bth.operation = operation;
+  packet.bth.pkey = config_.pkey;
+  packet.bth.destination = config_.requester;
+  packet.bth.psn = psn;
+  return packet;
+}
+
+void RcResponder::send_aeth(uint8_t code, Psn psn, PacketSink& sink) {
+  roce::Packet packet = answer(Operation::kAcknowledge, psn);
+  packet.aeth = {code, msn_};
+  (void)sink.room(packet.bth.opcode(), 0);
+  sink.commit(packet);
+}
+
+bool RcResponder::send_due(PacketSink& sink) {
+  Due& due = due_.front();
+  const Job& kept = job(due.job);
+  if (kept.atomic) {
+    roce::Packet packet = answer(Operation::kAtomicAcknowledge, kept.first);
+    packet.aeth = {static_cast<uint8_t>(syndrome::kAck | credit_code(actions_.credits())), kept.msn};
+    packet.atomic_before = kept.before;
+    (void)sink.room(packet.bth.opcode(), 0);
+    sink.commit(packet);
+    ++due.next;
+  } else if (!send_read_response(due, sink)) {
+    return false;
+  }
+  if (!due_.empty() && due_.front().next == due_.front().end) due_.erase(due_.begin());
+  return true;
+}
+
+bool RcResponder::send_read_response(Due& due, PacketSink& sink) {
+  const Job& kept = job(due.job);
+  const uint64_t offset = uint64_t{due.next} * config_.mtu;
+  const auto length = static_cast<uint32_t>(std::min<uint64_t>(kept.range.length - offset, config_.mtu));
+  const bool first = due.next == due.begin;
+  const bool last = due.next + 1 == due.end;
+  roce::Packet packet = answer(first && last ? Operation::kReadResponseOnly
+                               : first       ? Operation::kReadResponseFirst
+                               : last        ? Operation::kReadResponseLast
+                                             : Operation::kReadResponseMiddle,
+                               kept.first + due.next);
+  const auto room = sink.room(packet.bth.opcode(), length);
+  const iovec into{room.data(), length};
+  const auto verdict =
+      actions_.read({kept.range.key, kept.range.address + offset, length}, {&into, 1}, Tail::kAnyOrder);
+  if (verdict == Verdict::kNoRoom || verdict == Verdict::kAsk) return false;
+  if (verdict != Verdict::kDone) {
+    const Psn psn = packet.bth.psn;
+    due_.clear();
+    if (verdict == Verdict::kSilence) return false;
+    // The region went away between two answers: the READ ends there.
+    (void)refuse(verdict, packet);
+    nak_psn_ = psn;
+    return true;
+  }
+  packet.aeth = {static_cast<uint8_t>(syndrome::kAck | credit_code(actions_.credits())), kept.msn};
+  packet.payload = room;
+  sink.commit(packet);
+  ++due.next;
+  return true;
+}
+
+}  // namespace verbena::engine

@@ -1,0 +1,97 @@
+// The responder of a reliable connection (IBA 9.7.4): takes requests in the order of their PSNs, carries them
+// out by the responder's actions, answers. Sans-IO, one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/numbers.hpp"
+#include "base/psn.hpp"
+#include "base/time.hpp"
+#include "engine/drop_reason.hpp"
+#include "engine/packet_sink.hpp"
+#include "engine/responder_actions.hpp"
+
+namespace verbena::engine {
+
+struct RcResponderConfig {
+  base::Qpn requester;
+  base::Psn first_psn;
+  uint16_t pkey = 0xffff;
+  uint32_t mtu = 1024;
+  unsigned fetches = 1;   // READs and atomics whose answers are kept (max_dest_rd_atomic)
+  uint8_t rnr_timer = 0;  // code of the wait that an RNR NAK asks for
+};
+
+class RcResponder {
+ public:
+  RcResponder(const RcResponderConfig& config, ResponderActions& actions);
+
+  DropReason on_packet(base::Instant now, const roce::Packet& packet);
+  // Sends one answer, if one is due. Called after a batch of packets, so that one acknowledgement serves all.
+  bool poll_transmit(base::Instant now, PacketSink& sink);
+  [[nodiscard]] bool has_answers() const { return ack_due_ || nak_ != 0 || !due_.empty(); }
+  void set_rnr_timer(uint8_t code) { config_.rnr_timer = code; }
+  // The queue pair went to ERR: nothing is answered any more but the NAK that says so.
+  [[nodiscard]] bool failed() const { return failed_; }
+  [[nodiscard]] base::Psn expected() const { return expected_; }
+  // Inside a message: a requester that vanishes now leaves a receive half filled.
+  [[nodiscard]] bool in_message() const { return message_ != Message::kNone; }
+
+ private:
+  enum class Message : uint8_t { kNone, kSend, kWrite };
+  // A READ or atomic: what was answered, and is answered again if the answer is lost.
+  struct Job {
+    base::Psn first;
+    uint32_t packets = 1;
+    bool atomic = false;
+    uint64_t before = 0;  // the atomic's answer
+    RemoteRange range;
+    uint32_t msn = 0;
+  };
+  // Answers to be sent: of a job, packets `next` to `end`.
+  struct Due {
+    uint32_t job = 0;
+    uint32_t begin = 0;
+    uint32_t next = 0;
+    uint32_t end = 0;
+  };
+  [[nodiscard]] DropReason on_duplicate(const roce::Packet& packet);
+  [[nodiscard]] DropReason replay(const roce::Packet& packet);
+  [[nodiscard]] bool shape_fits(const roce::Packet& packet) const;
+  [[nodiscard]] Verdict carry_out(const roce::Packet& packet);
+  [[nodiscard]] Verdict on_send(const roce::Packet& packet);
+  [[nodiscard]] Verdict on_write(const roce::Packet& packet);
+  [[nodiscard]] Verdict on_read(const roce::Packet& packet);
+  [[nodiscard]] Verdict on_atomic(const roce::Packet& packet);
+  [[nodiscard]] DropReason refuse(Verdict verdict, const roce::Packet& packet);
+  [[nodiscard]] bool add_job(const Job& job);
+  [[nodiscard]] Job& job(uint32_t number) { return jobs_[number % jobs_.size()]; }
+  bool send_due(PacketSink& sink);
+  bool send_read_response(Due& due, PacketSink& sink);
+  void send_aeth(uint8_t syndrome, base::Psn psn, PacketSink& sink);
+  [[nodiscard]] roce::Packet answer(roce::Operation operation, base::Psn psn) const;
+
+  RcResponderConfig config_;
+  ResponderActions& actions_;
+  base::Psn expected_;
+  uint32_t msn_ = 0;  // messages carried out, 24 bits
+  bool failed_ = false;
+  uint8_t last_nak_ = 0;             // of the failure: told again when asked again
+  bool gap_told_ = false;            // a NAK is out: nothing more of this gap is told
+  Verdict untold_ = Verdict::kDone;  // a failure that the actions had no room for yet
+  bool untold_consumes_ = false;
+
+  Message message_ = Message::kNone;
+  uint64_t offset_ = 0;  // within the message
+  RemoteRange write_;
+
+  std::vector<Job> jobs_;  // a ring of the newest ones
+  uint32_t jobs_made_ = 0;
+  std::vector<Due> due_;  // in the order of sending
+  bool ack_due_ = false;
+  uint8_t nak_ = 0;  // its syndrome; 0: none is due
+  base::Psn nak_psn_;
+};
+
+}  // namespace verbena::engine
