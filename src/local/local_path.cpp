@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "local/exchange.hpp"
-#include "verbs/key_check.hpp"
 #include "verbs/scatter.hpp"
 
 namespace verbena::local {
@@ -56,7 +55,8 @@ void LocalPath::begin(uint32_t sq_psn) {
   const verbs::RequesterIdentity identity{.qpn = connection_.own,
                                           .incarnation = connection_.incarnation,
                                           .first_psn = sq_psn,
-                                          .gid = {connection_.own_gid[0], connection_.own_gid[1]}};
+                                          .gid = {connection_.own_gid[0], connection_.own_gid[1]},
+                                          .accessor = process_.slot()};
   responder_ = std::make_unique<Responder>(connection_.peer, connection_.target, identity);
 }
 
@@ -116,36 +116,7 @@ SendOutcome LocalPath::advance(const SendRequest& request, SendProgress& progres
 
 Verdict LocalPath::slice(const SendRequest& request, uint64_t offset, uint64_t length, uint32_t access,
                          Slice& out) const {
-  if (request.inline_data != nullptr) {
-    out.pieces[0] = {const_cast<std::byte*>(request.inline_data) + offset, length};
-    out.count = length > 0 ? 1 : 0;
-    return Verdict::kDone;
-  }
-  const bool unchecked = (request.flags & IBV_SEND_INLINE) != 0;  // being posted: any readable memory will do
-  uint64_t begin = 0;
-  for (unsigned i = 0; i < request.piece_count; ++i) {
-    const ibv_sge& piece = request.pieces[i];
-    const uint64_t first = std::max(begin, offset);
-    const uint64_t last = std::min<uint64_t>(begin + piece.length, offset + length);
-    if (first < last) {
-      verbs::Region region{.address = piece.addr + (first - begin)};
-      const verbs::KeyUse use{piece.lkey, piece.addr + (first - begin), last - first, connection_.domain,
-                              access};
-      if (!unchecked && check_key(process_.arena(), use, region) != Verdict::kDone)
-        return Verdict::kFaultHere;
-      out.pieces[out.count++] = {reinterpret_cast<void*>(region.address), last - first};
-    }
-    begin += piece.length;
-  }
-  return Verdict::kDone;
-}
-
-bool LocalPath::guard_own(verbs::HazardGuard& guard, const SendRequest& request) const {
-  if (request.inline_data == nullptr)
-    for (unsigned i = 0; i < request.piece_count; ++i)
-      if (!guard.add(request.pieces[i].lkey)) return false;
-  guard.seal();
-  return true;
+  return verbs::slice_request(process_.arena(), connection_.domain, request, offset, length, access, out);
 }
 
 template <typename Step>
@@ -154,7 +125,7 @@ Verdict LocalPath::in_pieces(const SendRequest& request, SendProgress& progress,
   while (progress.done < request.length && budget > 0) {
     const uint64_t length = std::min({request.length - progress.done, budget, kChunk});
     verbs::HazardGuard guard(exchange_->self(), process_.slot(), verbs::AccessSide::kRequester);
-    if (!guard_own(guard, request)) return Verdict::kNoRoom;
+    if (!verbs::guard_request(guard, request)) return Verdict::kNoRoom;
     Slice part;
     if (auto ours = slice(request, progress.done, length, access, part); ours != Verdict::kDone) return ours;
     const bool last = progress.done + length == request.length;
@@ -252,7 +223,7 @@ Verdict LocalPath::atomic(const SendRequest& request, SendProgress& progress) {
 
 Verdict LocalPath::store_result(const SendRequest& request, uint64_t before) {
   verbs::HazardGuard guard(exchange_->self(), process_.slot(), verbs::AccessSide::kRequester);
-  if (!guard_own(guard, request)) return Verdict::kFaultHere;
+  if (!verbs::guard_request(guard, request)) return Verdict::kFaultHere;
   Slice result;
   if (auto ours = slice(request, 0, sizeof before, IBV_ACCESS_LOCAL_WRITE, result); ours != Verdict::kDone)
     return ours;

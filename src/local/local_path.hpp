@@ -1,13 +1,11 @@
 // The requester's side of the local path: takes a queue pair's requests to a process of this host.
 #pragma once
 
-#include <array>
 #include <memory>
-#include <span>
 
 #include "local/neighbour.hpp"
-#include "verbs/device_limits.hpp"
 #include "verbs/process.hpp"
+#include "verbs/request_memory.hpp"
 #include "verbs/responder.hpp"
 #include "verbs/send_path.hpp"
 
@@ -37,16 +35,9 @@ class LocalPath final : public verbs::SendPath {
   void tell_posted() override;
 
  private:
-  using Pieces = std::array<iovec, verbs::kMaxSge>;
-  // Our own memory, checked: the part of the request's pieces from `offset` on, `length` bytes.
-  struct Slice {
-    Pieces pieces{};
-    unsigned count = 0;
-    [[nodiscard]] std::span<const iovec> span() const { return {pieces.data(), count}; }
-  };
+  using Slice = verbs::RequestSlice;
   [[nodiscard]] engine::Verdict slice(const verbs::SendRequest& request, uint64_t offset, uint64_t length,
                                       uint32_t access, Slice& out) const;
-  [[nodiscard]] bool guard_own(verbs::HazardGuard& guard, const verbs::SendRequest& request) const;
   [[nodiscard]] engine::Verdict send(const verbs::SendRequest& request, verbs::SendProgress& progress,
                                      uint64_t budget);
   [[nodiscard]] engine::Verdict write(const verbs::SendRequest& request, verbs::SendProgress& progress,

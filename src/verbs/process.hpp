@@ -29,6 +29,16 @@ class Postman {
   virtual bool read_letters() = 0;
 };
 
+// What comes and goes by the network; wire/ does it.
+class Wire {
+ public:
+  virtual ~Wire() = default;
+  // Some queue pair uses it, so whoever polls should look.
+  [[nodiscard]] virtual bool active() const = 0;
+  // True: something was done.
+  virtual bool drive(base::Instant now) = 0;
+};
+
 class Process {
  public:
   // The segments are this process's own, fresh, and outlive it.
@@ -41,6 +51,7 @@ class Process {
   [[nodiscard]] MemoryRegions& regions() { return regions_; }
   [[nodiscard]] WorkList& pending() { return pending_; }
   void set_postman(std::shared_ptr<Postman> postman) { postman_ = std::move(postman); }
+  void set_wire(std::shared_ptr<Wire> wire) { wire_ = std::move(wire); }
 
   // Numbers. ENOMEM: all are in use.
   [[nodiscard]] base::Result<uint16_t> claim_cq();
@@ -70,7 +81,7 @@ class Process {
   // What pollers and the helper thread do: letters, queue pairs that wait, overrun queues.
   [[nodiscard]] bool has_work() const {
     return pending_.any() || failing_any_.load(std::memory_order_relaxed) ||
-           (postman_ != nullptr && postman_->has_letters());
+           (postman_ != nullptr && postman_->has_letters()) || (wire_ != nullptr && wire_->active());
   }
   bool work();
   [[nodiscard]] bool has_failures() const { return failing_any_.load(); }
@@ -90,6 +101,7 @@ class Process {
   MemoryRegions regions_;
   WorkList pending_;
   std::shared_ptr<Postman> postman_;
+  std::shared_ptr<Wire> wire_;
 
   std::mutex mutex_;  // all below
   std::vector<std::atomic<QueuePair*>> qps_;

@@ -110,7 +110,7 @@ RetryRules QueuePair::rules() const {
   return {.timeout = ack_timeout(attr.timeout),
           .retries = attr.retry_cnt,
           .rnr_retries = attr.rnr_retry,
-          .reads_allowed = attr.max_rd_atomic > 0};
+          .fetches = attr.max_rd_atomic};
 }
 
 base::Result<void> QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
@@ -164,7 +164,8 @@ base::Result<void> QueuePair::connect(const ibv_qp_attr& attributes) {
   }
   plan_ = std::move(*plan);
   peer_slot_.store(plan_.peer_known ? plan_.peer_slot.value : 0);
-  send_->set_path(plan_.path.get());
+  send_->set_path(plan_.path.get(), plan_.pipelined);
+  plan_.path->serve(send_);
   return {};
 }
 

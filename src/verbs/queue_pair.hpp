@@ -27,6 +27,7 @@ struct PathPlan {
   base::Slot peer_slot;
   uint32_t peer_epoch = 0;
   uint64_t own_gid[2] = {};
+  bool pipelined = false;  // the path takes many requests before the first has ended
 };
 
 class PathMaker {

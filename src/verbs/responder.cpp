@@ -207,7 +207,7 @@ Verdict Responder::move(const RemoteRange& range, uint32_t access, std::span<con
                         bool reading) {
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
   if (range.length == 0) return Verdict::kDone;
-  HazardGuard guard(*owner_, requester_.qpn.slot());
+  HazardGuard guard(*owner_, requester_.accessor);
   if (!guard.add(range.key)) return Verdict::kNoRoom;
   guard.seal();
   Region region;
@@ -245,7 +245,7 @@ Verdict Responder::place(uint64_t offset, std::span<const iovec> from, Tail tail
       covered[used++] = {pieces[i].address.get() + (first - begin), last - first, pieces[i].lkey.get()};
     begin += size;
   }
-  HazardGuard guard(*owner_, requester_.qpn.slot());
+  HazardGuard guard(*owner_, requester_.accessor);
   for (unsigned i = 0; i < used; ++i)
     if (!guard.add(covered[i].key)) return Verdict::kNoRoom;
   guard.seal();
@@ -376,7 +376,7 @@ Verdict Responder::atomic(const engine::AtomicRequest& request, uint64_t& before
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
   if ((access_ & IBV_ACCESS_REMOTE_ATOMIC) == 0) return Verdict::kNotEnabled;
   if (request.address % sizeof(uint64_t) != 0) return Verdict::kMisaligned;
-  HazardGuard guard(*owner_, requester_.qpn.slot());
+  HazardGuard guard(*owner_, requester_.accessor);
   if (!guard.add(request.key)) return Verdict::kNoRoom;
   guard.seal();
   Region region;

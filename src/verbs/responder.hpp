@@ -18,6 +18,7 @@ struct RequesterIdentity {
   uint32_t incarnation = 0;  // of the requester's queue pair
   uint32_t first_psn = 0;
   uint64_t gid[2] = {};
+  base::Slot accessor;  // the process that carries the requests out: the requester's own, or the target's
 };
 
 // One connection's view of the queue pair at its other end. Used by one thread at a time, in request order.

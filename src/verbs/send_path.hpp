@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "base/numbers.hpp"
+#include "base/time.hpp"
 #include "engine/responder_actions.hpp"
 
 namespace verbena::verbs {
@@ -42,12 +44,24 @@ struct SendOutcome {
     kMore,      // the piece that one call may copy is used up
     kNotReady,  // no receive: RNR
     kSilent,    // no answer: counts towards the transport's retries
+    kTaken,     // on its way; the path tells its end by SendQueue::ended()
+    kFull,      // the path has as many under way as it takes
     kFailed,    // `status` ends it
   };
   Kind kind = Kind::kDone;
   ibv_wc_status status = IBV_WC_SUCCESS;
   engine::Verdict why = engine::Verdict::kDone;
 };
+
+// Retries as ibv_modify_qp set them.
+struct RetryRules {
+  base::Duration timeout{};  // zero: wait for ever
+  unsigned retries = 0;
+  unsigned rnr_retries = 0;  // 7: for ever
+  unsigned fetches = 0;      // max_rd_atomic: READs and atomics that may be under way
+};
+
+class SendQueue;
 
 class SendPath {
  public:
@@ -65,6 +79,14 @@ class SendPath {
   [[nodiscard]] virtual bool ask_for_receive() = 0;
   // A receive was posted, or a ring emptied: tells the peer if it waits.
   virtual void tell_posted() = 0;
+
+  // For a path that has many requests under way (kTaken). All but the first with the queue's lock held.
+  virtual void serve(const std::shared_ptr<SendQueue>&) {}
+  virtual void set_rules(const RetryRules&) {}
+  // Requests were handed over: sends what may be sent now.
+  virtual void push() {}
+  // ERR or RESET: nothing of what was taken ends any more.
+  virtual void stop() {}
 };
 
 }  // namespace verbena::verbs

@@ -143,7 +143,7 @@ int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad) {
         if (bad != nullptr) *bad = next;
         break;
       }
-      const bool at_once = head_ == tail_ && state_ == SendState::kRuns && !running_;
+      const bool at_once = head_ == tail_ && state_ == SendState::kRuns && !running_ && !pipelined_;
       SendOutcome outcome{SendOutcome::Kind::kMore};
       if (at_once) {
         progress_ = {};
@@ -195,14 +195,43 @@ base::Instant SendQueue::go_on(base::Instant now) {
 // The checks that need no path, then the path.
 SendOutcome SendQueue::attempt(const SendRequest& request, uint64_t budget) {
   const bool fetches = request.opcode == IBV_WR_RDMA_READ || is_atomic(request.opcode);
-  if (fetches && !rules_.reads_allowed)
+  if (fetches && rules_.fetches == 0)
     return {SendOutcome::Kind::kFailed, IBV_WC_LOC_QP_OP_ERR, engine::Verdict::kNotEnabled};
   if (request.length > kMaxMessageBytes || (is_atomic(request.opcode) && request.length != sizeof(uint64_t)))
     return {SendOutcome::Kind::kFailed, IBV_WC_LOC_LEN_ERR, engine::Verdict::kTooLong};
   return path_->advance(request, progress_, budget);
 }
 
+// A path that has many requests under way gets all it takes; their ends come by ended().
+void SendQueue::hand_over() {
+  bool any = false;
+  while (next_ != tail_ && state_ == SendState::kRuns) {
+    const SendOutcome outcome = attempt(at(next_)->request, 0);
+    if (outcome.kind == SendOutcome::Kind::kTaken) {
+      ++next_;
+      any = true;
+    } else if (outcome.kind == SendOutcome::Kind::kFull || head_ != next_) {
+      break;  // what fails before it starts ends in its turn as well
+    } else {
+      fail_head(outcome.status, outcome.why);
+    }
+  }
+  if (any) path_->push();
+}
+
+void SendQueue::ended(ibv_wc_status status, engine::Verdict why) {
+  if (head_ == next_) return;
+  if (status != IBV_WC_SUCCESS) return fail_head(status, why);
+  complete(at(head_)->request, status, why);
+  ++head_;
+  if (state_ == SendState::kHolds && head_ == next_ && owner_ != nullptr) owner_->on_drained();
+}
+
 base::Instant SendQueue::run(base::Instant now, std::unique_lock<base::Lock>& lock) {
+  if (pipelined_) {
+    hand_over();
+    return kNever;
+  }
   uint64_t budget = kPieceOfWork;
   // A queue that is being drained ends what it began.
   while (head_ != tail_ &&
@@ -264,16 +293,22 @@ bool SendQueue::settle(const SendOutcome& outcome, const SendRequest& request, b
       status = IBV_WC_RETRY_EXC_ERR;
       break;
     case Kind::kFailed:
+    case Kind::kTaken:
+    case Kind::kFull:
       break;
   }
-  complete(request, status, outcome.why);
+  fail_head(status, outcome.why);
+  again = kNever;
+  return true;
+}
+
+void SendQueue::fail_head(ibv_wc_status status, engine::Verdict why) {
+  complete(at(head_)->request, status, why);
   ++head_;
   state_ = SendState::kFlushes;
   failed_ = true;
   failed_life_ = owner_->incarnation();
   flush();
-  again = kNever;
-  return true;
 }
 
 void SendQueue::forget_attempts() {
@@ -330,6 +365,8 @@ void SendQueue::complete(const SendRequest& request, ibv_wc_status status, engin
 
 void SendQueue::flush() {
   if (running_) return;  // the one who copies does it when it comes back
+  if (pipelined_) path_->stop();
+  next_ = tail_;
   for (; head_ != tail_; ++head_) complete(at(head_)->request, IBV_WC_WR_FLUSH_ERR, engine::Verdict::kDone);
   progress_ = {};
   forget_attempts();
@@ -338,6 +375,13 @@ void SendQueue::flush() {
 void SendQueue::set_rules(const RetryRules& rules) {
   const std::lock_guard lock(lock_);
   rules_ = rules;
+  if (path_ != nullptr) path_->set_rules(rules);
+}
+
+void SendQueue::set_path(SendPath* path, bool pipelined) {
+  const std::lock_guard lock(lock_);
+  path_ = path;
+  pipelined_ = pipelined;
 }
 
 void SendQueue::set_state(SendState state) {
@@ -354,15 +398,21 @@ void SendQueue::set_state(SendState state) {
 
 void SendQueue::clear() {
   const std::lock_guard lock(lock_);
-  head_ = tail_ = 0;
+  head_ = next_ = tail_ = 0;
   progress_ = {};
   forget_attempts();
 }
 
 bool SendQueue::idle() {
   const std::lock_guard lock(lock_);
+  if (pipelined_) return head_ == next_;
   // Whoever runs writes the progress without the lock.
   return !running_ && (head_ == tail_ || progress_.done == 0);
+}
+
+SendQueue::Failure SendQueue::take_failure() {
+  if (!std::exchange(failed_, false)) return {};
+  return {owner_->weak_from_this().lock(), failed_life_};
 }
 
 void SendQueue::close() {

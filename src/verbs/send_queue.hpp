@@ -22,14 +22,6 @@ struct SendLimits {
   uint32_t inline_bytes = 0;
 };
 
-// Retries as ibv_modify_qp set them.
-struct RetryRules {
-  base::Duration timeout{};  // zero: wait for ever
-  unsigned retries = 0;
-  unsigned rnr_retries = 0;    // 7: for ever
-  bool reads_allowed = false;  // max_rd_atomic above 0
-};
-
 enum class SendState : uint8_t {
   kRefuses,  // RESET, INIT, RTR: posting is an error
   kRuns,     // RTS
@@ -47,8 +39,8 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   base::Instant go_on(base::Instant now) override;
 
   void set_rules(const RetryRules& rules);
-  // From RTR on; the queue pair owns it.
-  void set_path(SendPath* path) { path_ = path; }
+  // From RTR on; the queue pair owns it. `pipelined`: it takes many requests before the first has ended.
+  void set_path(SendPath* path, bool pipelined = false);
   // kFlushes ends everything that waits. Any but kRuns returns only when no thread is inside a request.
   void set_state(SendState state);
   // For RESET: forgets what waits, without completions.
@@ -58,6 +50,25 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   [[nodiscard]] CompletionQueue& completions() { return *completions_; }
   // The queue pair is being destroyed: go_on does nothing any more.
   void close();
+
+  // ---- For pipelined paths. ----
+  struct Failure {
+    std::shared_ptr<QueuePair> queue_pair;  // null: none
+    uint32_t life = 0;
+  };
+  // Takes answers with the queue's lock held, then hands over what waited for them. The caller has the queue
+  // pair fail once it holds no lock.
+  template <typename Take>
+  [[nodiscard]] Failure answered(Take take) {
+    const std::lock_guard lock(lock_);
+    if (owner_ == nullptr) return {};
+    take();
+    hand_over();
+    return take_failure();
+  }
+  // With the lock held: the oldest request that was taken has ended.
+  void ended(ibv_wc_status status, engine::Verdict why);
+  [[nodiscard]] const SendRequest& request(uint32_t number) { return at(number)->request; }
 
  private:
   struct Stored {
@@ -73,6 +84,9 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   [[nodiscard]] bool settle(const SendOutcome& outcome, const SendRequest& request, base::Instant now,
                             base::Instant& again);
   void complete(const SendRequest& request, ibv_wc_status status, engine::Verdict why);
+  void fail_head(ibv_wc_status status, engine::Verdict why);
+  void hand_over();
+  [[nodiscard]] Failure take_failure();
   void flush();
   void forget_attempts();
   [[nodiscard]] base::Instant wait_not_ready(base::Instant now, bool& exhausted);
@@ -93,7 +107,9 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   uint32_t failed_life_ = 0;  // the queue pair's incarnation when it did
   size_t stride_;
   std::vector<std::byte> storage_;
+  bool pipelined_ = false;
   uint32_t head_ = 0;
+  uint32_t next_ = 0;  // pipelined: the first that the path hasn't taken
   uint32_t tail_ = 0;
   SendProgress progress_;
   unsigned attempts_ = 0;     // timeouts of the request at the head

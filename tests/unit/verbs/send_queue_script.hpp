@@ -75,7 +75,7 @@ class SendQueueTest : public testing::Test {
  protected:
   SendQueueTest() {
     queue_->set_path(&path_);
-    queue_->set_rules({.timeout = kTimeout, .retries = 2, .rnr_retries = 2, .reads_allowed = true});
+    queue_->set_rules({.timeout = kTimeout, .retries = 2, .rnr_retries = 2, .fetches = 1});
     queue_->set_state(SendState::kRuns);
   }
   ~SendQueueTest() override {

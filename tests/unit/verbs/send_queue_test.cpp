@@ -141,7 +141,7 @@ TEST_F(SendQueueTest, AtomicsHaveEightBytes) {
 }
 
 TEST_F(SendQueueTest, ReadsNeedMaxRdAtomic) {
-  queue_->set_rules({.timeout = kTimeout, .retries = 2, .rnr_retries = 2, .reads_allowed = false});
+  queue_->set_rules({.timeout = kTimeout, .retries = 2, .rnr_retries = 2, .fetches = 0});
   auto request = send(1);
   request.opcode = IBV_WR_RDMA_READ;
   ASSERT_EQ(0, post(request));
@@ -192,7 +192,7 @@ TEST_F(SendQueueTest, SoDoesEachPieceThatArrives) {
 }
 
 TEST_F(SendQueueTest, WithoutATimeoutOnlyADeadPeerEndsIt) {
-  queue_->set_rules({.timeout = {}, .retries = 0, .rnr_retries = 0, .reads_allowed = true});
+  queue_->set_rules({.timeout = {}, .retries = 0, .rnr_retries = 0, .fetches = 1});
   wait_in_queue({1});
   path_.always = kSilent;
   Instant now = kStart;
@@ -210,7 +210,7 @@ TEST_F(SendQueueTest, RetriesWithoutReceiveAsOftenAsRnrRetrySays) {
     auto qp = owner_.make_qp(cq_, {.peer_index = static_cast<uint16_t>(200 + retries)});
     const auto queue = std::make_shared<SendQueue>(*qp, cq_, list_, SendLimits{4, 2, 64}, false);
     queue->set_path(&path_);
-    queue->set_rules({.timeout = kTimeout, .retries = 7, .rnr_retries = retries, .reads_allowed = true});
+    queue->set_rules({.timeout = kTimeout, .retries = 7, .rnr_retries = retries, .fetches = 1});
     queue->set_state(SendState::kHolds);
     auto request = send(1);
     ASSERT_EQ(0, queue->post(&request, nullptr));
@@ -234,7 +234,7 @@ TEST_F(SendQueueTest, RetriesWithoutReceiveAsOftenAsRnrRetrySays) {
 }
 
 TEST_F(SendQueueTest, RnrRetrySevenIsForEver) {
-  queue_->set_rules({.timeout = kTimeout, .retries = 0, .rnr_retries = 7, .reads_allowed = true});
+  queue_->set_rules({.timeout = kTimeout, .retries = 0, .rnr_retries = 7, .fetches = 1});
   wait_in_queue({1});
   path_.always = kNotReady;
   Instant now = kStart;
@@ -268,7 +268,7 @@ TEST_F(SendQueueTest, AReceivePostedWhileWeAskIsUsedAtOnce) {
 }
 
 TEST_F(SendQueueTest, SilenceAfterAnRnrHasItsWholeTimeout) {
-  queue_->set_rules({.timeout = kTimeout, .retries = 0, .rnr_retries = 7, .reads_allowed = true});
+  queue_->set_rules({.timeout = kTimeout, .retries = 0, .rnr_retries = 7, .fetches = 1});
   wait_in_queue({1});
   path_.answers = {kNotReady};
   path_.always = kSilent;

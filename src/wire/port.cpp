@@ -1,0 +1,166 @@
+#include "wire/port.hpp"
+
+#include <algorithm>
+
+#include "roce/codec.hpp"
+#include "roce/icrc.hpp"
+#include "verbs/queue_pair.hpp"
+
+namespace verbena::wire {
+
+namespace {
+
+constexpr size_t kReceiveBudget = 256;  // packets, then others have their turn
+constexpr size_t kSmallestPacket = 12 + roce::kIcrcBytes;
+constexpr uint16_t kPkeyBits = 0x7fff;  // without the membership bit
+
+base::Qpn destination_of(std::span<const std::byte> bytes) {
+  const auto at = [&](size_t i) { return std::to_integer<uint32_t>(bytes[i]); };
+  return {at(5) << 16 | at(6) << 8 | at(7)};
+}
+
+}  // namespace
+
+Port::Port(std::unique_ptr<net::Link> link, base::Slot slot, std::function<void()> wake)
+    : link_(std::move(link)),
+      slot_(slot),
+      wake_(std::move(wake)),
+      connections_(1u << 16),
+      transmitter_(*link_) {}
+
+Port::~Port() = default;
+
+void Port::add(Connection& connection) {
+  const std::lock_guard lock(receiving_);
+  connections_[connection.own().value & 0xffff] = &connection;
+  count_.fetch_add(1);
+}
+
+void Port::remove(Connection& connection) {
+  const std::lock_guard lock(receiving_);
+  auto& place = connections_[connection.own().value & 0xffff];
+  if (place == &connection) place = nullptr;
+  std::erase(dirty_, &connection);
+  count_.fetch_sub(1);
+}
+
+bool Port::drive(base::Instant now) {
+  bool worked = false;
+  {
+    const std::unique_lock lock(receiving_, std::try_to_lock);
+    if (!lock) return false;
+    now_ = now;
+    worked = link_->receive(*this, kReceiveBudget) > 0;
+    for (size_t i = 0; i < dirty_.size(); ++i) {  // go_on() may shorten it by a remove()? no: that waits
+      dirty_[i]->dirty_ = false;
+      dirty_[i]->go_on(now);
+    }
+    dirty_.clear();
+    run_scheduled(now);
+    const std::lock_guard sending(sending_);
+    transmitter_.flush();
+  }
+  std::vector<verbs::SendQueue::Failure> failures;
+  {
+    const std::lock_guard lock(failures_lock_);
+    failures.swap(failures_);
+  }
+  for (auto& failure : failures) failure.queue_pair->fail_as_requester(failure.life);
+  return worked || !failures.empty();
+}
+
+void Port::conclude_later(verbs::SendQueue::Failure failure) {
+  if (!failure.queue_pair) return;
+  const std::lock_guard lock(failures_lock_);
+  failures_.push_back(std::move(failure));
+}
+
+void Port::on_packet(const net::Received& received) {
+  ++counters_.packets;
+  if (const Drop drop = take(received); drop != Drop::kNone) ++counters_.drops[static_cast<size_t>(drop)];
+}
+
+Drop Port::take(const net::Received& received) {
+  if (received.bytes.size() < kSmallestPacket) return Drop::kRunt;
+  const base::Qpn destination = destination_of(received.bytes);
+  if (destination.slot() != slot_) return Drop::kStray;
+  Connection* connection = connections_[destination.value & 0xffff];
+  if (connection == nullptr) return Drop::kNoConnection;
+  const net::Route& route = connection->route();
+  const auto rule = route.recognised ? roce::IdRule::kSegment : roce::IdRule::kAny;
+  roce::Flow flow = received.flow();
+  if (!roce::icrc_fits(flow, rule, received.segment, received.bytes)) {
+    flow.source = route.to.bytes;
+    const bool rewritten =
+        received.from != route.to && roce::icrc_fits(flow, rule, received.segment, received.bytes);
+    return rewritten ? Drop::kNatRewritten : Drop::kBadIcrc;
+  }
+  if (received.from != route.to || received.to != route.from) return Drop::kWrongAddress;
+  const auto packet = roce::parse(received.bytes.first(received.bytes.size() - roce::kIcrcBytes));
+  if (!packet) return drop_of(packet.error());
+  if ((packet->bth.pkey & kPkeyBits) != kPkeyBits) return Drop::kBadPkey;
+  if (!connection->dirty_) {
+    connection->dirty_ = true;
+    dirty_.push_back(connection);
+  }
+  return connection->on_packet(now_, *packet);
+}
+
+void Port::schedule(Connection& connection, base::Instant due, base::Instant now) {
+  const auto index = static_cast<uint16_t>(connection.own().value);
+  {
+    const std::lock_guard lock(schedule_lock_);
+    if (due <= now) {
+      if (std::exchange(connection.queued_, true)) return;
+      ready_.push_back(index);
+    } else {
+      // One that is there earlier asks again when it is due.
+      if (connection.timer_ <= due) return;
+      connection.timer_ = due;
+      timers_.push({due, index});
+    }
+  }
+  if (due.ns < promised_.load(std::memory_order_relaxed)) wake_();
+}
+
+base::Instant Port::next_due() {
+  const std::lock_guard lock(schedule_lock_);
+  if (!ready_.empty()) return {};
+  return timers_.empty() ? base::Instant{INT64_MAX} : timers_.top().due;
+}
+
+void Port::run_scheduled(base::Instant now) {
+  due_.clear();
+  {
+    const std::lock_guard lock(schedule_lock_);
+    due_.swap(ready_);
+    for (const uint16_t index : due_)
+      if (auto* connection = connections_[index]) connection->queued_ = false;
+    for (; !timers_.empty() && timers_.top().due <= now; timers_.pop()) {
+      auto* connection = connections_[timers_.top().index];
+      // A timer of a connection that was here before counts for nothing.
+      if (connection == nullptr || connection->timer_ != timers_.top().due) continue;
+      connection->timer_ = {INT64_MAX};
+      due_.push_back(timers_.top().index);
+    }
+  }
+  for (const uint16_t index : due_)
+    if (auto* connection = connections_[index]) connection->go_on(now);
+}
+
+std::span<std::byte> Port::Sending::room(uint8_t opcode, size_t payload_bytes) {
+  const size_t headers = roce::opcode_info(opcode).header_bytes;
+  space_ = port_.transmitter_.space(headers + ((payload_bytes + 3) & ~size_t{3}) + roce::kIcrcBytes);
+  return space_.subspan(headers, payload_bytes);
+}
+
+void Port::Sending::commit(const roce::Packet& packet) {
+  roce::Packet padded = packet;
+  const size_t payload = packet.payload.size();
+  padded.bth.pad = static_cast<uint8_t>((4 - payload % 4) % 4);
+  const size_t headers = roce::emit_headers(padded, space_);
+  std::ranges::fill(space_.subspan(headers + payload, padded.bth.pad), std::byte{0});
+  port_.transmitter_.commit(route_, headers + payload + padded.bth.pad + roce::kIcrcBytes);
+}
+
+}  // namespace verbena::wire

@@ -1,0 +1,121 @@
+// This process's end of the network: takes packets in, hands them to their connections, sends what those have.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <vector>
+
+#include "base/lock.hpp"
+#include "base/numbers.hpp"
+#include "base/time.hpp"
+#include "engine/packet_sink.hpp"
+#include "net/counter.hpp"
+#include "net/link.hpp"
+#include "net/transmitter.hpp"
+#include "verbs/process.hpp"
+#include "verbs/send_queue.hpp"
+#include "wire/drops.hpp"
+
+namespace verbena::wire {
+
+// One queue pair's end. All but schedule's fields are used under the port's receiving lock.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  [[nodiscard]] virtual base::Qpn own() const = 0;
+  [[nodiscard]] virtual const net::Route& route() const = 0;
+  virtual Drop on_packet(base::Instant now, const roce::Packet& packet) = 0;
+  // After a batch of packets, when a timer is due, or when it had more to send: sends what may be sent.
+  virtual void go_on(base::Instant now) = 0;
+
+ private:
+  friend class Port;
+  bool dirty_ = false;  // got packets in this batch
+  // Under the port's schedule lock.
+  bool queued_ = false;
+  base::Instant timer_{INT64_MAX};
+};
+
+class Port final : public verbs::Wire, private net::Sink {
+ public:
+  // `wake` has the helper thread look around.
+  Port(std::unique_ptr<net::Link> link, base::Slot slot, std::function<void()> wake);
+  ~Port() override;
+
+  void add(Connection& connection);
+  // Returns when nobody is inside it any more.
+  void remove(Connection& connection);
+
+  [[nodiscard]] bool active() const override { return count_.load(std::memory_order_relaxed) != 0; }
+  bool drive(base::Instant now) override;
+  // When drive() is due though nothing comes in.
+  [[nodiscard]] base::Instant next_due();
+  // The helper thread sleeps until then: whoever schedules something earlier wakes it.
+  void promise(base::Instant until) { promised_.store(until.ns); }
+  [[nodiscard]] int fd() const { return link_->fd(); }
+
+  // Has go_on() called at `due`, or at the next drive() if that has passed.
+  void schedule(Connection& connection, base::Instant due, base::Instant now);
+  // A queue pair failed while the receiving lock is held: concluded by drive().
+  void conclude_later(verbs::SendQueue::Failure failure);
+
+  // Where a connection emits packets; holds the sending lock.
+  class Sending final : public engine::PacketSink {
+   public:
+    Sending(Port& port, const net::Route& route) : port_(port), route_(route), lock_(port.sending_) {}
+    [[nodiscard]] bool ready() override { return true; }
+    [[nodiscard]] std::span<std::byte> room(uint8_t opcode, size_t payload_bytes) override;
+    void commit(const roce::Packet& packet) override;
+    void flush() { port_.transmitter_.flush(); }
+
+   private:
+    Port& port_;
+    const net::Route& route_;
+    std::lock_guard<base::Lock> lock_;
+    std::span<std::byte> space_;
+  };
+
+  struct Counters {
+    net::Counter packets;
+    DropCounters drops;
+  };
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+
+ private:
+  struct Timer {
+    base::Instant due;
+    uint16_t index;
+    bool operator>(const Timer& other) const { return due > other.due; }
+  };
+  void on_packet(const net::Received& received) override;
+  [[nodiscard]] Drop take(const net::Received& received);
+  void run_scheduled(base::Instant now);
+
+  std::unique_ptr<net::Link> link_;
+  base::Slot slot_;
+  std::function<void()> wake_;
+  std::atomic<size_t> count_ = 0;
+  std::atomic<int64_t> promised_ = 0;
+
+  std::mutex receiving_;  // link_->receive, and all below
+  std::vector<Connection*> connections_;
+  std::vector<Connection*> dirty_;
+  std::vector<uint16_t> due_;
+  base::Instant now_{};
+  Counters counters_;
+
+  base::Lock failures_lock_;
+  std::vector<verbs::SendQueue::Failure> failures_;
+
+  base::Lock sending_;
+  net::Transmitter transmitter_;
+
+  base::Lock schedule_lock_;
+  std::vector<uint16_t> ready_;
+  std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+};
+
+}  // namespace verbena::wire

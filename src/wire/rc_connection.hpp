@@ -1,0 +1,79 @@
+// The path of a reliably connected queue pair over the network: its requester and its responder.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "engine/rc_requester.hpp"
+#include "engine/rc_responder.hpp"
+#include "verbs/process.hpp"
+#include "verbs/queue_owner.hpp"
+#include "verbs/responder.hpp"
+#include "verbs/send_path.hpp"
+#include "verbs/send_queue.hpp"
+#include "wire/port.hpp"
+
+namespace verbena::wire {
+
+struct RcPeering {
+  base::Qpn own;
+  base::Qpn target;
+  net::Route route;
+  base::Psn first_expected;  // rq_psn
+  uint32_t mtu = 1024;
+  unsigned fetches_granted = 1;  // max_dest_rd_atomic
+  uint32_t domain = 0;
+  uint64_t peer_gid[2] = {};
+};
+
+class RcConnection final : public verbs::SendPath, public Connection, private engine::RequesterHost {
+ public:
+  // `self` is this process, whose arena and memory the peer's requests act upon.
+  RcConnection(std::shared_ptr<Port> port, verbs::Process& process, std::shared_ptr<verbs::QueueOwner> self,
+               const RcPeering& peering);
+  ~RcConnection() override;
+
+  // The send queue's side, with its lock held.
+  [[nodiscard]] verbs::SendOutcome advance(const verbs::SendRequest& request, verbs::SendProgress& progress,
+                                           uint64_t budget) override;
+  void begin(uint32_t sq_psn) override { first_psn_ = {sq_psn}; }
+  [[nodiscard]] uint8_t rnr_timer_code() const override { return 0; }
+  [[nodiscard]] bool peer_gone() const override { return false; }
+  [[nodiscard]] bool ask_for_receive() override { return true; }
+  void tell_posted() override {}
+  void serve(const std::shared_ptr<verbs::SendQueue>& queue) override { queue_ = queue; }
+  void set_rules(const verbs::RetryRules& rules) override;
+  void push() override;
+  void stop() override { stopped_ = true; }
+
+  // The port's side.
+  [[nodiscard]] base::Qpn own() const override { return peering_.own; }
+  [[nodiscard]] const net::Route& route() const override { return peering_.route; }
+  Drop on_packet(base::Instant now, const roce::Packet& packet) override;
+  void go_on(base::Instant now) override;
+
+ private:
+  [[nodiscard]] bool gather(uint32_t number, uint64_t offset, std::span<std::byte> into) override;
+  [[nodiscard]] bool scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
+                             engine::Tail tail) override;
+  void ended(uint32_t number, engine::RequestStatus status) override;
+  void send_requests(base::Instant now, Port::Sending& sending);
+  void send_answers(base::Instant now);
+
+  std::shared_ptr<Port> port_;
+  verbs::Process& process_;
+  std::shared_ptr<verbs::QueueOwner> self_;
+  RcPeering peering_;
+  std::weak_ptr<verbs::SendQueue> queue_;
+
+  // Under the send queue's lock.
+  base::Psn first_psn_;
+  std::optional<engine::RcRequester> requester_;
+  bool stopped_ = false;
+
+  // Under the port's receiving lock.
+  verbs::Responder actions_;
+  engine::RcResponder responder_;
+};
+
+}  // namespace verbena::wire
