@@ -4,7 +4,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build clang-format python3 binutils
   libibverbs-dev librdmacm-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
-  libgtest-dev libgmock-dev
+  libdeflate-dev libgtest-dev libgmock-dev librapidcheck-dev zlib1g-dev
   # programs that are run unmodified
   ibverbs-utils rdmacm-utils perftest infiniband-diags ucx-utils libfabric-bin python3-pyverbs ibverbs-providers
   # what tests use

@@ -21,6 +21,11 @@ struct Flow {
   [[nodiscard]] bool ipv4() const;
 };
 
+inline constexpr uint16_t kSegmentLimit = 128;  // the kernel cuts a send into at most so many pieces
+
+// Don't-fragment is taken as set over IPv4: our sockets, the kernel's rxe and the hardware drivers we know of
+// set it in every packet, and one that doesn't is refused.
+
 // Which IPv4 IDs a packet may have been sent with: a receiver can't see them (DESIGN 2.4).
 enum class IdRule : uint8_t {
   kSegment,  // from a recognised peer: 0, or its place in a segmented send, below 128
@@ -28,11 +33,12 @@ enum class IdRule : uint8_t {
 };
 
 // `transport` is BTH to padding, without the ICRC. As it stands in the packet's last four bytes, first byte
-// in the low 8 bits. `id` is ignored over IPv6.
+// in the low 8 bits. At least a BTH. `id` is ignored over IPv6.
 [[nodiscard]] uint32_t icrc(const Flow& flow, uint16_t id, std::span<const std::byte> transport);
 void append_icrc(const Flow& flow, uint16_t id, std::span<std::byte> packet);  // into its last four bytes
 
-// `packet` is BTH to ICRC; `segment` the place at which it came in a merged receive, which is tried first.
+// `packet` is BTH to ICRC, of any length; `segment` the place at which it came in a merged receive, which is
+// tried first.
 [[nodiscard]] bool icrc_fits(const Flow& flow, IdRule rule, unsigned segment,
                              std::span<const std::byte> packet);
 

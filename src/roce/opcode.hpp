@@ -39,8 +39,8 @@ struct OpcodeInfo {
   bool known = false;
   bool request = false;   // from requester to responder
   bool response = false;  // the other way: READ responses and acknowledgements
-  bool first = false;     // begins a message; both with an only packet
-  bool last = false;      // ends one
+  bool first = false;     // begins a message; both with an only packet, a READ request, an atomic
+  bool last = false;      // ends one; acknowledgements do neither
   bool send = false;
   bool write = false;
   bool read_response = false;
@@ -54,12 +54,15 @@ struct OpcodeInfo {
   bool imm = false;
   bool ieth = false;
   bool payload = false;      // may carry one
-  uint8_t header_bytes = 0;  // BTH and the others
+  uint8_t header_bytes = 0;  // BTH and the others; of a CNP its 16 reserved bytes, too
 };
 
 [[nodiscard]] constexpr uint8_t opcode_of(Service service, Operation operation) {
   return static_cast<uint8_t>(static_cast<uint8_t>(service) << 5 | static_cast<uint8_t>(operation));
 }
+
+// Congestion notification, annex A17.9.3. Its low five bits are no Operation, though they read as one.
+inline constexpr uint8_t kCnpOpcode = 0x81;
 
 // All 256; what isn't known says so.
 [[nodiscard]] const OpcodeInfo& opcode_info(uint8_t opcode);

@@ -1,0 +1,152 @@
+#include "roce/icrc.hpp"
+
+#include <libdeflate.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.hpp"
+#include "roce/bytes.hpp"
+
+namespace verbena::roce {
+namespace {
+
+constexpr size_t kBthBytes = 12;
+constexpr size_t kIpv4Bytes = 20;
+constexpr size_t kIpv6Bytes = 40;
+constexpr size_t kUdpBytes = 8;
+constexpr uint8_t kUdpProtocol = 17;
+constexpr uint16_t kDontFragment = 0x4000;
+constexpr std::array<uint8_t, 12> kMappedPrefix{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+// What the CRC takes before the rest of the packet: 8 bytes of ones where InfiniBand has its LRH, the IP and
+// UDP headers, and the BTH. Fields that change on the way are ones: hop limits, traffic classes, the flow
+// label, checksums, and the BTH's byte of FECN and BECN.
+class Front {
+ public:
+  Front(const Flow& flow, uint16_t id, std::span<const std::byte> transport) {
+    const size_t udp_length = kUdpBytes + transport.size() + kIcrcBytes;
+    put_ones(8);
+    if (flow.ipv4()) {
+      put<uint8_t>(0x45);
+      put<uint8_t>(0xff);
+      put(static_cast<uint16_t>(kIpv4Bytes + udp_length));
+      put(id);
+      put(kDontFragment);
+      put<uint8_t>(0xff);
+      put(kUdpProtocol);
+      put<uint16_t>(0xffff);
+      put_bytes(flow.source.data() + kMappedPrefix.size(), 4);
+      put_bytes(flow.destination.data() + kMappedPrefix.size(), 4);
+    } else {
+      put<uint32_t>(0x6fffffff);
+      put(static_cast<uint16_t>(udp_length));
+      put(kUdpProtocol);
+      put<uint8_t>(0xff);
+      put_bytes(flow.source.data(), flow.source.size());
+      put_bytes(flow.destination.data(), flow.destination.size());
+    }
+    put(flow.source_port);
+    put(flow.destination_port);
+    put(static_cast<uint16_t>(udp_length));
+    put<uint16_t>(0xffff);
+    put_bytes(transport.data(), kBthBytes);
+    bytes_[size_ - kBthBytes + 4] = std::byte{0xff};
+  }
+
+  [[nodiscard]] uint32_t crc() const { return libdeflate_crc32(0, bytes_.data(), size_); }
+
+ private:
+  template <typename T>
+  void put(T value) {
+    store_be(bytes_.data() + size_, value);
+    size_ += sizeof(T);
+  }
+  void put_bytes(const void* from, size_t count) {
+    std::memcpy(bytes_.data() + size_, from, count);
+    size_ += count;
+  }
+  void put_ones(size_t count) {
+    std::memset(bytes_.data() + size_, 0xff, count);
+    size_ += count;
+  }
+
+  std::array<std::byte, 8 + kIpv6Bytes + kUdpBytes + kBthBytes> bytes_;
+  size_t size_ = 0;
+};
+
+// Polynomials over GF(2) modulo CRC-32's, lowest degree in bit 31, as the CRC itself has them.
+constexpr uint32_t kPolynomial = 0xedb88320;
+constexpr uint32_t kOne = 0x80000000;
+
+constexpr uint32_t divide_by_x(uint32_t value) {
+  return (value & 0x80000000) != 0 ? (value ^ kPolynomial) << 1 | 1 : value << 1;
+}
+
+constexpr uint32_t multiply(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (int bit = 0; bit < 32; ++bit) {
+    product ^= b & -(a >> 31);
+    a <<= 1;
+    b = b >> 1 ^ (kPolynomial & -(b & 1));
+  }
+  return product;
+}
+
+// A change of the ID by d, as a polynomial of degree below 16, changes the CRC by d·x^(32+8n), where n bytes
+// follow the ID. Multiplying by the inverse of that power gives d back: whether there is one that explains a
+// wrong CRC is then seen by its degree. The inverses by the transport's length in words, up to the largest
+// MTU with the longest headers before it.
+constexpr size_t kAfterId = kIpv4Bytes - 6 + kUdpBytes;
+constexpr size_t kMostWords = (4096 + 64) / 4;
+
+constexpr auto kInverses = [] {
+  std::array<uint32_t, kMostWords + 1> inverses{};
+  uint32_t power = kOne;
+  for (size_t i = 0; i < 32 + 8 * kAfterId; ++i) power = divide_by_x(power);
+  for (uint32_t& inverse : inverses) {
+    inverse = power;
+    for (int i = 0; i < 32; ++i) power = divide_by_x(power);
+  }
+  return inverses;
+}();
+
+}  // namespace
+
+bool Flow::ipv4() const {
+  return std::equal(kMappedPrefix.begin(), kMappedPrefix.end(), source.begin()) &&
+         std::equal(kMappedPrefix.begin(), kMappedPrefix.end(), destination.begin());
+}
+
+uint32_t icrc(const Flow& flow, uint16_t id, std::span<const std::byte> transport) {
+  CHECK(transport.size() >= kBthBytes);
+  const Front front(flow, id, transport);
+  const auto rest = transport.subspan(kBthBytes);
+  return libdeflate_crc32(front.crc(), rest.data(), rest.size());
+}
+
+void append_icrc(const Flow& flow, uint16_t id, std::span<std::byte> packet) {
+  CHECK(packet.size() >= kBthBytes + kIcrcBytes);
+  const auto transport = packet.first(packet.size() - kIcrcBytes);
+  const uint32_t crc = icrc(flow, id, transport);
+  for (size_t i = 0; i < kIcrcBytes; ++i) packet[transport.size() + i] = static_cast<std::byte>(crc >> 8 * i);
+}
+
+bool icrc_fits(const Flow& flow, IdRule rule, unsigned segment, std::span<const std::byte> packet) {
+  // Every RoCE packet is whole words.
+  if (packet.size() < kBthBytes + kIcrcBytes || packet.size() % 4 != 0) return false;
+  const auto transport = packet.first(packet.size() - kIcrcBytes);
+  const auto tried = static_cast<uint16_t>(segment);
+  const uint32_t found = std::byteswap(load_be<uint32_t>(packet.data() + transport.size()));
+  const uint32_t wrong = found ^ icrc(flow, tried, transport);
+  if (wrong == 0) return true;
+  if (!flow.ipv4() || transport.size() / 4 > kMostWords) return false;
+
+  const uint32_t change = multiply(wrong, kInverses[transport.size() / 4]);
+  if ((change & 0xffff) != 0) return false;
+  // The ID's first byte has the higher degrees, so it comes out in the lower bits.
+  const auto id = static_cast<uint16_t>(tried ^ std::byteswap(static_cast<uint16_t>(change >> 16)));
+  return rule == IdRule::kAny || id < kSegmentLimit;
+}
+
+}  // namespace verbena::roce
