@@ -3,8 +3,14 @@ set(VERBENA_SANITIZE "" CACHE STRING "address (with undefined) or thread")
 
 add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers
                     -Werror)
-add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
 add_compile_definitions(_GNU_SOURCE VERBENA_VERSION="${PROJECT_VERSION}")
+
+option(VERBENA_FUZZ "Build the fuzzing targets of tests/fuzz; needs clang 19" OFF)
+if(VERBENA_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=address,undefined)
+endif()
 
 if(VERBENA_SANITIZE STREQUAL "address")
   set(sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)

@@ -132,21 +132,26 @@ void append_icrc(const Flow& flow, uint16_t id, std::span<std::byte> packet) {
   for (size_t i = 0; i < kIcrcBytes; ++i) packet[transport.size() + i] = static_cast<std::byte>(crc >> 8 * i);
 }
 
-bool icrc_fits(const Flow& flow, IdRule rule, unsigned segment, std::span<const std::byte> packet) {
+std::optional<uint16_t> sent_id(const Flow& flow, unsigned segment, std::span<const std::byte> packet) {
   // Every RoCE packet is whole words.
-  if (packet.size() < kBthBytes + kIcrcBytes || packet.size() % 4 != 0) return false;
+  if (packet.size() < kBthBytes + kIcrcBytes || packet.size() % 4 != 0) return std::nullopt;
   const auto transport = packet.first(packet.size() - kIcrcBytes);
-  const auto tried = static_cast<uint16_t>(segment);
+  const bool ipv4 = flow.ipv4();
+  const auto tried = static_cast<uint16_t>(ipv4 ? segment : 0);
   const uint32_t found = std::byteswap(load_be<uint32_t>(packet.data() + transport.size()));
   const uint32_t wrong = found ^ icrc(flow, tried, transport);
-  if (wrong == 0) return true;
-  if (!flow.ipv4() || transport.size() / 4 > kMostWords) return false;
+  if (wrong == 0) return tried;
+  if (!ipv4 || transport.size() / 4 > kMostWords) return std::nullopt;
 
   const uint32_t change = multiply(wrong, kInverses[transport.size() / 4]);
-  if ((change & 0xffff) != 0) return false;
+  if ((change & 0xffff) != 0) return std::nullopt;
   // The ID's first byte has the higher degrees, so it comes out in the lower bits.
-  const auto id = static_cast<uint16_t>(tried ^ std::byteswap(static_cast<uint16_t>(change >> 16)));
-  return rule == IdRule::kAny || id < kSegmentLimit;
+  return static_cast<uint16_t>(tried ^ std::byteswap(static_cast<uint16_t>(change >> 16)));
+}
+
+bool icrc_fits(const Flow& flow, IdRule rule, unsigned segment, std::span<const std::byte> packet) {
+  const auto id = sent_id(flow, segment, packet);
+  return id && (rule == IdRule::kAny || *id < kSegmentLimit);
 }
 
 }  // namespace verbena::roce

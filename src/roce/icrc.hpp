@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace verbena::roce {
@@ -41,5 +42,9 @@ void append_icrc(const Flow& flow, uint16_t id, std::span<std::byte> packet);  /
 // tried first.
 [[nodiscard]] bool icrc_fits(const Flow& flow, IdRule rule, unsigned segment,
                              std::span<const std::byte> packet);
+
+// Which ID makes the ICRC right, if any does: for a capture that others are to check. Over IPv6 0.
+[[nodiscard]] std::optional<uint16_t> sent_id(const Flow& flow, unsigned segment,
+                                              std::span<const std::byte> packet);
 
 }  // namespace verbena::roce

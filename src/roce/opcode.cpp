@@ -118,7 +118,7 @@ constexpr Table make_table() {
        kAcknowledge, kAtomicAcknowledge, kCompareSwap, kFetchAdd, kSendLastInvalidate, kSendOnlyInvalidate});
   add(table, Service::kUd, {kSendOnly, kSendOnlyImm});
 
-  // A congestion notification (annex A17.9.3) is no message at all: a BTH and 16 bytes that say nothing.
+  // A congestion notification (annex A17.9) is no message at all: a BTH and 16 bytes that say nothing.
   OpcodeInfo& cnp = table[kCnpOpcode];
   cnp.known = true;
   cnp.header_bytes = kBthBytes + kCnpReservedBytes;

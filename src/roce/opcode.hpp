@@ -61,7 +61,7 @@ struct OpcodeInfo {
   return static_cast<uint8_t>(static_cast<uint8_t>(service) << 5 | static_cast<uint8_t>(operation));
 }
 
-// Congestion notification, annex A17.9.3. Its low five bits are no Operation, though they read as one.
+// Congestion notification, annex A17.9. Its low five bits are no Operation, though they read as one.
 inline constexpr uint8_t kCnpOpcode = 0x81;
 
 // All 256; what isn't known says so.
