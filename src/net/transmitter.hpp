@@ -26,7 +26,7 @@ class Transmitter {
  public:
   explicit Transmitter(Link& link);
 
-  // Room for one packet of up to `bytes` (ICRC included), until the next call. May send what came before.
+  // Room for one packet of up to `bytes` (ICRC included), until the next call of anything here.
   [[nodiscard]] std::span<std::byte> space(size_t bytes);
 
   // The packet that was written into the last space(): its length without padding to spare, ICRC included.
@@ -43,9 +43,7 @@ class Transmitter {
 
   Link& link_;
   std::unique_ptr<std::byte[]> buffer_;
-  // The current run is buffer_[begin_, end_).
-  size_t begin_ = 0;
-  size_t end_ = 0;
+  size_t end_ = 0;  // of the current run, which begins where the buffer does
   size_t packets_ = 0;
   size_t segment_bytes_ = 0;
   Route route_;

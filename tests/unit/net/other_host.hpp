@@ -19,8 +19,17 @@
 
 #include "base/unique_fd.hpp"
 #include "support/isolated.hpp"
+#include "support/process.hpp"
 
 namespace verbena::net {
+
+// A new IPv6 address works only after a moment, even without duplicate detection.
+inline bool add_address6(const std::string& address, const std::string& interface) {
+  return support::ip("addr add " + address + "/64 dev " + interface + " nodad") && support::eventually([&] {
+           return !support::shell("ip -6 route show table local exact " + address + " dev " + interface)
+                       .text.empty();
+         });
+}
 
 // Needs root, for `ip`. Our end is `here`, 10.5.0.1 and fd05::1; the other's is `there`, 10.5.0.2 and
 // fd05::2.
@@ -58,9 +67,8 @@ class OtherHost {
   static void configure(const std::string& name, const std::string& number) {
     EXPECT_TRUE(support::ip("addr add 10.5.0." + number + "/24 dev " + name));
     EXPECT_TRUE(support::ip("link set " + name + " addrgenmode none"));
-    EXPECT_TRUE(support::ip("addr add fd05::" + number + "/64 dev " + name + " nodad"));
-    EXPECT_TRUE(support::ip("addr add fe80::" + number + "/64 dev " + name + " nodad"));
     EXPECT_TRUE(support::ip("link set " + name + " up"));
+    EXPECT_TRUE(add_address6("fd05::" + number, name) && add_address6("fe80::" + number, name));
   }
 
   base::UniqueFd namespace_;
@@ -75,18 +83,20 @@ inline bool set_feature(const std::string& interface, const std::string& feature
     request.ifr_data = static_cast<char*>(command);
     return ::ioctl(socket.get(), SIOCETHTOOL, &request);
   };
-  struct {
-    ethtool_sset_info info{.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_FEATURES};
-    uint32_t count = 0;
-  } size;
-  if (ask(&size) != 0) return false;
-  std::vector<char> names(sizeof(ethtool_gstrings) + size_t{size.count} * ETH_GSTRING_LEN);
+  // The count comes behind the structure.
+  alignas(ethtool_sset_info) char size[sizeof(ethtool_sset_info) + sizeof(uint32_t)]{};
+  auto& info = *reinterpret_cast<ethtool_sset_info*>(size);
+  info.cmd = ETHTOOL_GSSET_INFO;
+  info.sset_mask = 1ull << ETH_SS_FEATURES;
+  if (ask(&info) != 0) return false;
+  const uint32_t count = info.data[0];
+  std::vector<char> names(sizeof(ethtool_gstrings) + size_t{count} * ETH_GSTRING_LEN);
   auto& strings = *reinterpret_cast<ethtool_gstrings*>(names.data());
-  strings = {.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_FEATURES, .len = size.count};
+  strings = {.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_FEATURES, .len = count};
   if (ask(&strings) != 0) return false;
-  for (uint32_t i = 0; i < size.count; ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     if (feature != names.data() + sizeof strings + size_t{i} * ETH_GSTRING_LEN) continue;
-    const uint32_t blocks = (size.count + 31) / 32;
+    const uint32_t blocks = (count + 31) / 32;
     std::vector<uint32_t> change(2 + 2 * blocks);
     change[0] = ETHTOOL_SFEATURES;
     change[1] = blocks;

@@ -81,15 +81,17 @@ struct Keeper final : Sink {
     kept.back().about.bytes = {};
   }
 
-  // Receives until `count` packets are here or two seconds have passed, then what is beyond them.
-  void take(Link& link, size_t count) {
+  // Receives until `count` packets are here or two seconds have passed, then what is beyond them. Whether it
+  // was exactly that many.
+  [[nodiscard]] testing::AssertionResult take(Link& link, size_t count) {
     const auto enough = [&] {
       link.receive(*this, 1'000);
       return kept.size() >= count;
     };
-    EXPECT_TRUE(support::eventually(enough, support::Wait(2'000))) << kept.size() << " of " << count;
+    support::eventually(enough, support::Wait(2'000));
     link.receive(*this, 1'000);
-    EXPECT_EQ(count, kept.size());
+    if (kept.size() == count) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << kept.size() << " packets instead of " << count;
   }
 
   [[nodiscard]] bool icrc_fits(size_t i, roce::IdRule rule = roce::IdRule::kSegment) const {
