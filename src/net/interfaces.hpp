@@ -8,13 +8,9 @@
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "net/address.hpp"
 
 namespace verbena::net {
-
-struct Address {
-  std::array<uint8_t, 16> bytes{};  // IPv4 as ::ffff:a.b.c.d, which is also how a GID holds it
-  bool operator==(const Address&) const = default;
-};
 
 struct Interface {
   std::string name;

@@ -1,20 +1,12 @@
 #include "net/steering.hpp"
 
 #include <linux/filter.h>
-#include <netinet/in.h>
-#include <netinet/udp.h>
-#include <sys/socket.h>
 
 #include <fstream>
 #include <sstream>
 #include <string>
 
-#ifndef UDP_NO_CHECK6_RX
-#define UDP_NO_CHECK6_RX 102
-#endif
-#ifndef IPV6_MULTICAST_ALL
-#define IPV6_MULTICAST_ALL 29
-#endif
+#include "net/socket_option.hpp"
 
 namespace verbena::net {
 namespace {
@@ -22,11 +14,7 @@ namespace {
 // The first byte of the destination QP in a BTH: its slot.
 constexpr uint32_t kSlotOffset = 5;
 
-void set_option(int socket, int level, int option, int value) {
-  // Best effort: a kernel that lacks one of these still steers.
-  ::setsockopt(socket, level, option, &value, sizeof value);
-}
-
+// Options are best effort: a kernel that lacks one of these still steers.
 base::Result<base::UniqueFd> open_socket() {
   // One dual-stack socket per slot serves IPv4 and IPv6; a host without IPv6 gets IPv4 ones.
   base::UniqueFd fd(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

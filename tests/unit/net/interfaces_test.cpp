@@ -1,6 +1,5 @@
 #include "net/interfaces.hpp"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -9,24 +8,12 @@
 
 #include "support/isolated.hpp"
 #include "support/process.hpp"
+#include "wire.hpp"
 
 namespace verbena::net {
 namespace {
 
 using support::ip;
-
-Address ipv4(const char* text) {
-  Address address;
-  address.bytes[10] = address.bytes[11] = 0xff;
-  EXPECT_EQ(1, ::inet_pton(AF_INET, text, &address.bytes[12]));
-  return address;
-}
-
-Address ipv6(const char* text) {
-  Address address;
-  EXPECT_EQ(1, ::inet_pton(AF_INET6, text, address.bytes.data()));
-  return address;
-}
 
 std::optional<Interface> find(const std::string& name) {
   const auto all = *list_interfaces();

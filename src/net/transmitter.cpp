@@ -1,0 +1,60 @@
+#include "net/transmitter.hpp"
+
+#include <cstring>
+
+#include "base/check.hpp"
+
+namespace verbena::net {
+namespace {
+
+// A whole run, and behind it a packet that may turn out to begin the next one.
+constexpr size_t kBufferBytes = kMaxRunBytes + kMaxPacketBytes;
+
+}  // namespace
+
+Transmitter::Transmitter(Link& link)
+    : link_(link), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)) {}
+
+std::span<std::byte> Transmitter::space(size_t bytes) {
+  CHECK(bytes <= kMaxPacketBytes);
+  return {&buffer_[end_], bytes};
+}
+
+bool Transmitter::joins(const Route& route, size_t bytes) const {
+  // What can't be followed by one more like it was sent when it came, so there is room.
+  return packets_ > 0 && bytes <= segment_bytes_ && route == route_;
+}
+
+void Transmitter::commit(const Route& route, size_t bytes) {
+  CHECK(bytes <= kMaxPacketBytes);
+  if (!joins(route, bytes)) {
+    const size_t written_at = end_;
+    flush();
+    // One copy a run at most, and only where runs end by surprise.
+    if (written_at > 0) std::memmove(&buffer_[0], &buffer_[written_at], bytes);
+    segment_bytes_ = bytes;
+    if (source_port_ == 0 || route != route_) source_port_ = link_.source_port(route);
+    route_ = route;
+  }
+  const roce::Flow flow{
+      .source = route.from.bytes, .destination = route.to.bytes, .source_port = source_port_};
+  roce::append_icrc(flow, static_cast<uint16_t>(packets_), {&buffer_[end_], bytes});
+  end_ += bytes;
+  ++packets_;
+  ++counters_.packets;
+  // A run whose end is known needn't wait. A foreign peer checks the ICRC against the ID that it sees, which
+  // is 0 for a plain datagram only: so it gets each packet by itself.
+  if (!route.recognised || bytes < segment_bytes_ || packets_ == kMaxRunPackets ||
+      end_ + segment_bytes_ > kMaxRunBytes)
+    flush();
+}
+
+void Transmitter::flush() {
+  if (packets_ == 0) return;
+  const Run run{route_, static_cast<uint16_t>(segment_bytes_), {&buffer_[0], end_}};
+  ++counters_.runs;
+  if (!link_.send(run)) counters_.lost_packets += packets_;
+  end_ = packets_ = 0;
+}
+
+}  // namespace verbena::net

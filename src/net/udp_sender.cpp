@@ -1,0 +1,204 @@
+#include "net/udp_sender.hpp"
+
+#include <linux/filter.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "net/socket_option.hpp"
+#include "net/steering.hpp"
+
+namespace verbena::net {
+namespace {
+
+constexpr size_t kSlots = 256;
+// Recognised peers by slot over IPv4, then over IPv6; then foreign ones over either.
+constexpr size_t kForeign = 2 * kSlots;
+constexpr size_t kSockets = kForeign + 2;
+
+// Nobody answers to these sockets' ports: what a stranger sends there must not fill memory.
+void accept_nothing(int socket) {
+  sock_filter program[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+  const sock_fprog nothing{1, program};
+  ::setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &nothing, sizeof nothing);
+}
+
+// A message to where a route leads, with all that the kernel is to put into its headers.
+class Message {
+ public:
+  explicit Message(const Route& route) {
+    header_.msg_iov = &part_;
+    header_.msg_iovlen = 1;
+    header_.msg_control = control_;
+    // The kernel refuses a TTL of 0.
+    const int hop_limit = route.hop_limit == 0 ? 1 : route.hop_limit;
+    const int traffic_class = route.traffic_class;
+    const uint32_t interface = route.to.link_local() || route.to.multicast() ? route.interface : 0;
+    if (route.to.ipv4()) {
+      to4_ = {.sin_family = AF_INET, .sin_port = htons(kRocePort)};
+      std::memcpy(&to4_.sin_addr, &route.to.bytes[12], 4);
+      header_.msg_name = &to4_;
+      header_.msg_namelen = sizeof to4_;
+      in_pktinfo source{.ipi_ifindex = static_cast<int>(interface)};
+      std::memcpy(&source.ipi_spec_dst, &route.from.bytes[12], 4);
+      add(IPPROTO_IP, IP_PKTINFO, source);
+      add(IPPROTO_IP, IP_TOS, traffic_class);
+      add(IPPROTO_IP, IP_TTL, hop_limit);
+    } else {
+      to6_ = {.sin6_family = AF_INET6, .sin6_port = htons(kRocePort), .sin6_scope_id = interface};
+      std::memcpy(&to6_.sin6_addr, route.to.bytes.data(), 16);
+      header_.msg_name = &to6_;
+      header_.msg_namelen = sizeof to6_;
+      in6_pktinfo source{.ipi6_ifindex = interface};
+      std::memcpy(&source.ipi6_addr, route.from.bytes.data(), 16);
+      add(IPPROTO_IPV6, IPV6_PKTINFO, source);
+      add(IPPROTO_IPV6, IPV6_TCLASS, traffic_class);
+      add(IPPROTO_IPV6, IPV6_HOPLIMIT, hop_limit);
+    }
+  }
+  Message(const Message&) = delete;  // it points into itself
+
+  void segment(uint16_t bytes) { add(IPPROTO_UDP, UDP_SEGMENT, bytes); }
+
+  // 0, or why not.
+  int send(int fd, std::span<const std::byte> bytes) {
+    part_ = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+    return ::sendmsg(fd, &header_, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ? 0 : errno;
+  }
+
+ private:
+  template <typename T>
+  void add(int level, int type, const T& value) {
+    auto* c = reinterpret_cast<cmsghdr*>(control_ + header_.msg_controllen);
+    c->cmsg_level = level;
+    c->cmsg_type = type;
+    c->cmsg_len = CMSG_LEN(sizeof value);
+    std::memcpy(CMSG_DATA(c), &value, sizeof value);
+    header_.msg_controllen += CMSG_SPACE(sizeof value);
+  }
+
+  msghdr header_{};
+  iovec part_{};
+  sockaddr_in to4_{};
+  sockaddr_in6 to6_{};
+  // Pktinfo, traffic class, hop limit, segment size.
+  alignas(cmsghdr) std::byte control_[CMSG_SPACE(sizeof(in6_pktinfo)) + 3 * CMSG_SPACE(sizeof(int))]{};
+};
+
+}  // namespace
+
+UdpSender::UdpSender(int buffer_bytes) : buffer_bytes_(buffer_bytes), sockets_(kSockets) {}
+
+UdpSender::Socket& UdpSender::socket_for(const Route& route) {
+  const size_t family = route.to.ipv4() ? 0 : 1;
+  Socket& socket = sockets_[route.recognised ? family * kSlots + route.slot.value : kForeign + family];
+  // Made once: its port is part of packets that may have to be sent again.
+  if (socket.port == 0) socket = make_socket(route);
+  return socket;
+}
+
+UdpSender::Socket UdpSender::make_socket(const Route& route) const {
+  const bool ipv4 = route.to.ipv4();
+  base::UniqueFd fd(::socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return {};
+  accept_nothing(fd.get());
+  set_option(fd.get(), SOL_SOCKET, SO_SNDBUF, buffer_bytes_);
+  sockaddr_in6 own{};  // all zero but the family: any address, a port that the kernel chooses
+  own.sin6_family = ipv4 ? AF_INET : AF_INET6;
+  socklen_t length = ipv4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  // Without fragmentation, and never connected, the kernel gives each plain datagram the ID 0 (DESIGN 2.4).
+  const bool whole = ipv4 ? set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
+                          : set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1) &&
+                                set_option(fd.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+  // Foreign peers get what hardware sends: no UDP checksum.
+  if (!route.recognised) {
+    if (ipv4)
+      set_option(fd.get(), SOL_SOCKET, SO_NO_CHECK, 1);
+    else
+      set_option(fd.get(), IPPROTO_UDP, UDP_NO_CHECK6_TX, 1);
+  }
+  if (!whole || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&own), length) != 0 ||
+      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
+    return {};
+  const uint16_t port = ntohs(own.sin6_port);  // at the same place in both families
+  return {base::GuardedFd(std::move(fd)), port};
+}
+
+bool UdpSender::send(const Run& run) {
+  Socket& socket = socket_for(run.route);
+  if (socket.port == 0) {
+    ++counters_.no_socket;
+    return false;
+  }
+  const int fd = socket.fd.get();
+  if (fd < 0) {
+    ++counters_.closed;
+    return false;
+  }
+  const size_t packets = run.packets();
+  if (packets == 1) return send_each(fd, run);
+  Message message(run.route);
+  message.segment(run.segment_bytes);
+  const int error = message.send(fd, run.bytes);
+  // EIO: the device can't checksum; EINVAL: too long, too many, or an old kernel. One by one, then: a
+  // recognised peer takes an ICRC made with any segment's ID for a plain datagram, too.
+  if (error == EIO || error == EINVAL) {
+    ++counters_.split_runs;
+    return send_each(fd, run);
+  }
+  if (error != 0) {
+    count_failure(error);
+    return false;
+  }
+  ++counters_.segmented_runs;
+  counters_.packets += packets;
+  counters_.bytes += run.bytes.size();
+  return true;
+}
+
+bool UdpSender::send_each(int fd, const Run& run) {
+  Message message(run.route);
+  for (size_t i = 0; i < run.packets(); ++i) {
+    const auto packet = run.packet(i);
+    if (const int error = message.send(fd, packet); error != 0) {
+      count_failure(error);
+      return false;
+    }
+    ++counters_.packets;
+    counters_.bytes += packet.size();
+  }
+  return true;
+}
+
+void UdpSender::count_failure(int error) {
+  switch (error) {
+    case EAGAIN:
+    case ENOBUFS:
+    case ENOMEM:
+      ++counters_.no_room;
+      break;
+    case EMSGSIZE:
+      ++counters_.too_long;
+      break;
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case ENETDOWN:
+    case ENODEV:
+    case EADDRNOTAVAIL:
+    case EINVAL:  // a source address that isn't ours, or a link-local destination without its interface
+      ++counters_.unreachable;
+      break;
+    case EPERM:
+    case EACCES:
+      ++counters_.forbidden;
+      break;
+    case EBADF:
+    case ENOTSOCK:
+      ++counters_.closed;
+      break;
+    default:
+      ++counters_.failed;
+  }
+}
+
+}  // namespace verbena::net

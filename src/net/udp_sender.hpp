@@ -1,0 +1,55 @@
+// The sockets that packets leave by.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/unique_fd.hpp"
+#include "net/counter.hpp"
+#include "net/link.hpp"
+
+namespace verbena::net {
+
+struct UdpSendCounters {
+  Counter packets;         // that the kernel took
+  Counter bytes;           // of them, BTH to ICRC
+  Counter segmented_runs;  // that the kernel took as one
+  Counter split_runs;      // that it wouldn't segment, so they were sent packet by packet
+  // Runs that were not sent, or not to their end, and why.
+  Counter no_room;      // a full socket buffer or device queue
+  Counter too_long;     // for the MTU of the way
+  Counter unreachable;  // no route, no such interface, or a source address that isn't this host's
+  Counter forbidden;    // by a packet filter
+  Counter closed;       // the program closed the socket
+  Counter no_socket;    // none could be made
+  Counter failed;       // anything else
+};
+
+// One socket per family and, for recognised peers, destination slot: a receiving kernel may merge packets of
+// one flow and steers what it merged once, so one flow must not have two destinations. Foreign peers get
+// checksum 0, which is never merged, so they share a socket.
+class UdpSender {
+ public:
+  explicit UdpSender(int buffer_bytes);
+
+  bool send(const Run& run);
+  [[nodiscard]] uint16_t source_port(const Route& route) { return socket_for(route).port; }
+  [[nodiscard]] const UdpSendCounters& counters() const { return counters_; }
+
+ private:
+  struct Socket {
+    base::GuardedFd fd;
+    uint16_t port = 0;  // 0: not made yet
+  };
+
+  Socket& socket_for(const Route& route);
+  [[nodiscard]] Socket make_socket(const Route& route) const;
+  bool send_each(int fd, const Run& run);
+  void count_failure(int error);
+
+  int buffer_bytes_;
+  std::vector<Socket> sockets_;
+  UdpSendCounters counters_;
+};
+
+}  // namespace verbena::net
