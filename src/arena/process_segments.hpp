@@ -29,10 +29,11 @@ struct TablesHead {
   // pair it ever connected. 0: it never connected one, so its slot needs no quarantine.
   std::atomic<uint64_t> longest_timewait_ns;
   std::atomic<uint64_t> own_address;  // where the owner sees its tables: an address that it surely has
+  std::atomic<uint32_t> wants_wire;   // 1: its queue pairs go by the network, even to processes of this host
 };
 
 inline constexpr uint64_t kTablesMagic = 0x736c6261546e6256;  // "VbnTabls"
-inline constexpr uint32_t kTablesLayout = 2;
+inline constexpr uint32_t kTablesLayout = 3;
 
 // One word that says whether what a peer knows of a queue pair still holds.
 struct QpWord {

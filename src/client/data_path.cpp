@@ -1,14 +1,15 @@
 #include "client/data_path.hpp"
 
-#include <fmt/format.h>
+#include <fcntl.h>
 #include <poll.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdlib>
+#include <string_view>
 
 #include "client/host_tie.hpp"
 #include "client/introduction.hpp"
-#include "local/local_path.hpp"
+#include "net/udp_link.hpp"
 
 namespace verbena::client {
 namespace {
@@ -20,14 +21,6 @@ constexpr base::Duration kReadingOn = std::chrono::microseconds(50);
 
 std::mutex current_mutex;
 std::weak_ptr<DataPath> current_path;
-
-bool is_of_this_host(const arena::DeviceTable& table, const uint8_t* gid) {
-  for (unsigned d = 0; d < table.device_count; ++d)
-    for (unsigned p = 0; p < table.devices[d].port_count; ++p)
-      for (const auto& known : table.devices[d].ports[p].gids)
-        if (known.used != 0 && std::memcmp(known.raw.data(), gid, known.raw.size()) == 0) return true;
-  return false;
-}
 
 }  // namespace
 
@@ -59,11 +52,37 @@ DataPath::DataPath(arena::ProcessArena arena, base::Slot slot, uint32_t epoch)
   auto self = std::make_shared<local::Self>(arena, slot, epoch, [] { HostTie::instance()->wake_helper(); });
   exchange_ = std::make_shared<local::Exchange>(process_, std::move(self));
   process_.set_postman(exchange_);
+  process_.arena().head().wants_wire = wants_wire() ? 1 : 0;
   process_.pending().on_first = [](void* path) { static_cast<DataPath*>(path)->wake_own_helper(); };
   process_.pending().context = this;
 }
 
 DataPath::~DataPath() = default;
+
+bool wants_wire() {
+  const char* given = ::secure_getenv("VERBENA_PATH");
+  return given != nullptr && std::string_view(given) == "wire";
+}
+
+base::Result<std::shared_ptr<wire::Port>> DataPath::port() {
+  const std::lock_guard lock(meeting_);
+  if (port_) return port_;
+  const int socket = tie_->roce_socket();
+  if (socket < 0)
+    return base::fail(
+        EADDRINUSE,
+        "the RoCEv2 port (UDP 4791) of this host belongs to another user or to the kernel's rxe, so "
+        "queue pairs reach processes of this host and user only; `verbena agent --system`, run by "
+        "root, serves all users");
+  base::UniqueFd own(::fcntl(socket, F_DUPFD_CLOEXEC, 3));
+  if (!own) return base::fail_errno("duplicating the RoCEv2 socket");
+  auto link = net::UdpLink::create(std::move(own));
+  if (!link) return std::unexpected(link.error());
+  port_ = std::make_shared<wire::Port>(std::move(*link), process_.slot(),
+                                       [] { HostTie::instance()->wake_helper(); });
+  process_.set_wire(*port_);
+  return port_;
+}
 
 bool DataPath::usable() const { return tie_->current(); }
 
@@ -126,20 +145,32 @@ base::Instant DataPath::help(base::Instant now) {
   auto& sleeps = process_.arena().rings_head().helper_sleeps.atomic();
   sleeps.store(0);
   const uint64_t polls = process_.polls();
-  const bool alone = std::exchange(polls_seen_, polls) == polls;
+  const bool alone = alone_ = std::exchange(polls_seen_, polls) == polls;
   if (exchange_->has_letters()) read_letters(alone);
   look_at_bells();
-  if (!alone) return now + kAfterLastPoll;
+  if (!alone) {
+    if (process_.wire_active()) port_->promise({});  // who polls sees to its own timers
+    return now + kAfterLastPoll;
+  }
 
   (void)process_.work();
-  const base::Instant next = process_.pending().run_all(now);
+  const base::Instant next = std::min(process_.pending().run_all(now), wire_due());
   // Asleep from here on: who leaves something must wake us. What was left just before is seen here.
   sleeps.store(1);
   if (exchange_->has_letters()) return now;
   for (const auto& queue : process_.queues())
     if (process_.arena().bell(queue->index()).attention.get() != 0) return now;
   if (process_.has_failures()) return now;
-  return std::min(next, process_.pending().next_due());
+  return std::min({next, process_.pending().next_due(), wire_due()});
+}
+
+// Whoever schedules something earlier than what we answer wakes us.
+base::Instant DataPath::wire_due() {
+  if (!process_.wire_active()) return kWhenWoken;
+  port_->promise(kWhenWoken);
+  const base::Instant due = port_->next_due();
+  port_->promise(due);
+  return due;
 }
 
 void DataPath::watch(std::vector<pollfd>& into) {
@@ -149,62 +180,13 @@ void DataPath::watch(std::vector<pollfd>& into) {
       into.push_back({peer->wake_fd(), 0, 0});
       watched_.push_back(std::move(neighbour));
     }
+  // While somebody polls, that one looks at the socket; help() comes back in a moment to see.
+  if (process_.wire_active() && alone_) into.push_back({port_->fd(), POLLIN, 0});
 }
 
 void DataPath::on_events(std::span<const pollfd> watched) {
   for (size_t i = 0; i < watched.size() && i < watched_.size(); ++i)
     if (watched[i].revents != 0) lose(watched_[i]);
-}
-
-base::Result<verbs::PathPlan> DevicePaths::plan(base::Qpn own, uint32_t incarnation, uint32_t domain,
-                                                const ibv_qp_attr& attributes) {
-  const auto record = device_.record();
-  if (!record) return std::unexpected(record.error());
-  const auto& address = attributes.ah_attr;
-  const auto& gid = record->ports[(address.port_num - 1u) % arena::kMaxPorts]
-                        .gids[address.grh.sgid_index % arena::kMaxGids];
-  verbs::PathPlan plan;
-  std::memcpy(plan.own_gid, gid.raw.data(), sizeof plan.own_gid);
-  const auto devices = HostTie::instance()->devices();
-  if (!is_of_this_host(*devices, address.grh.dgid.raw))
-    return base::fail(
-        EHOSTUNREACH,
-        fmt::format("QP 0x{:06x}: its destination GID is none of this host's, and the path to other "
-                    "hosts isn't there yet",
-                    own.value));
-  const base::Qpn target{attributes.dest_qp_num & 0xffffff};
-  auto peer = data_->meet(target.slot());
-  if (!peer && peer.error().code == ESRCH) {
-    plan.path = std::make_unique<local::SilentPath>();
-    return plan;
-  }
-  if (!peer) return std::unexpected(peer.error());
-  plan.peer_known = true;
-  plan.peer_slot = (*peer)->slot();
-  plan.peer_epoch = (*peer)->epoch();
-  plan.path = std::make_unique<local::LocalPath>(
-      data_->process(), data_->exchange(),
-      local::LocalPath::Connection{.peer = std::move(*peer),
-                                   .target = target,
-                                   .own = own,
-                                   .incarnation = incarnation,
-                                   .own_gid = {plan.own_gid[0], plan.own_gid[1]},
-                                   .domain = domain});
-  return plan;
-}
-
-std::vector<verbs::PortFacts> DevicePaths::ports() {
-  std::vector<verbs::PortFacts> facts;
-  const auto record = device_.record();
-  if (!record) return facts;
-  for (unsigned p = 0; p < record->port_count; ++p) {
-    const auto& port = record->ports[p];
-    verbs::PortFacts fact;
-    fact.active_mtu = static_cast<ibv_mtu>(port.active_mtu);
-    for (unsigned g = 0; g < arena::kMaxGids; ++g) fact.gids[g] = port.gids[g].used != 0;
-    facts.push_back(fact);
-  }
-  return facts;
 }
 
 }  // namespace verbena::client

@@ -10,6 +10,7 @@
 #include "local/exchange.hpp"
 #include "verbs/process.hpp"
 #include "verbs/queue_pair.hpp"
+#include "wire/port.hpp"
 
 namespace verbena::client {
 
@@ -27,6 +28,8 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   // The neighbour in a slot, introduced if need be. ESRCH: nobody; EPERM: one that shares no memory with us.
   [[nodiscard]] base::Result<std::shared_ptr<local::Neighbour>> meet(base::Slot slot);
   [[nodiscard]] const std::shared_ptr<local::Exchange>& exchange() const { return exchange_; }
+  // The way to other hosts, made when it is first needed. EADDRINUSE: this host's port is somebody else's.
+  [[nodiscard]] base::Result<std::shared_ptr<wire::Port>> port();
 
   base::Instant help(base::Instant now) override;
   void watch(std::vector<pollfd>& into) override;
@@ -38,16 +41,22 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   void read_letters(bool alone);
   bool look_at_bells();
   void lose(const std::shared_ptr<local::Neighbour>& neighbour);
+  [[nodiscard]] base::Instant wire_due();
 
   verbs::Process process_;
   uint32_t epoch_;
   std::shared_ptr<HostTie> tie_;
   std::shared_ptr<local::Exchange> exchange_;
   std::mutex meeting_;
+  std::shared_ptr<wire::Port> port_;  // once made, it stays
   // The helper thread's own.
   std::vector<std::shared_ptr<local::Neighbour>> watched_;
   uint64_t polls_seen_ = 0;
+  bool alone_ = true;  // nobody else polls
 };
+
+// VERBENA_PATH=wire: by the network, even to processes of this host.
+[[nodiscard]] bool wants_wire();
 
 // How queue pairs of one open device find their peers.
 class DevicePaths final : public verbs::PathMaker {
@@ -59,6 +68,13 @@ class DevicePaths final : public verbs::PathMaker {
   [[nodiscard]] std::vector<verbs::PortFacts> ports() override;
 
  private:
+  [[nodiscard]] verbs::PathPlan plan_local(std::shared_ptr<local::Neighbour> peer, base::Qpn own,
+                                           uint32_t incarnation, uint32_t domain, base::Qpn target,
+                                           const arena::GidRecord& gid);
+  [[nodiscard]] base::Result<verbs::PathPlan> plan_wire(base::Qpn own, uint32_t domain,
+                                                        const ibv_qp_attr& attributes,
+                                                        const arena::GidRecord& gid, bool this_host);
+
   std::shared_ptr<DataPath> data_;
   const OpenDevice& device_;
 };

@@ -118,7 +118,7 @@ void Process::peer_gone(base::Slot slot, uint32_t epoch) {
 bool Process::work() {
   bool done = false;
   if (postman_ != nullptr && postman_->has_letters()) done = postman_->read_letters();
-  if (wire_ != nullptr && wire_->active()) done |= wire_->drive(base::now());
+  if (wire_active()) done |= wire_.load()->drive(base::now());
   if (pending_.any()) {
     pending_.step(base::now());
     done = true;

@@ -51,7 +51,8 @@ class Process {
   [[nodiscard]] MemoryRegions& regions() { return regions_; }
   [[nodiscard]] WorkList& pending() { return pending_; }
   void set_postman(std::shared_ptr<Postman> postman) { postman_ = std::move(postman); }
-  void set_wire(std::shared_ptr<Wire> wire) { wire_ = std::move(wire); }
+  // It outlives this process's queue pairs.
+  void set_wire(Wire& wire) { wire_.store(&wire, std::memory_order_release); }
 
   // Numbers. ENOMEM: all are in use.
   [[nodiscard]] base::Result<uint16_t> claim_cq();
@@ -81,9 +82,13 @@ class Process {
   // What pollers and the helper thread do: letters, queue pairs that wait, overrun queues.
   [[nodiscard]] bool has_work() const {
     return pending_.any() || failing_any_.load(std::memory_order_relaxed) ||
-           (postman_ != nullptr && postman_->has_letters()) || (wire_ != nullptr && wire_->active());
+           (postman_ != nullptr && postman_->has_letters()) || wire_active();
   }
   bool work();
+  [[nodiscard]] bool wire_active() const {
+    const Wire* wire = wire_.load(std::memory_order_acquire);
+    return wire != nullptr && wire->active();
+  }
   [[nodiscard]] bool has_failures() const { return failing_any_.load(); }
   void fail_users_later(CompletionQueue& queue);
   void fail_later(std::shared_ptr<QueuePair> queue_pair);
@@ -101,7 +106,7 @@ class Process {
   MemoryRegions regions_;
   WorkList pending_;
   std::shared_ptr<Postman> postman_;
-  std::shared_ptr<Wire> wire_;
+  std::atomic<Wire*> wire_ = nullptr;
 
   std::mutex mutex_;  // all below
   std::vector<std::atomic<QueuePair*>> qps_;

@@ -37,9 +37,9 @@ enum class Drop : uint8_t {
 static_assert(drop_of(roce::ParseError::kBadLength) == Drop::kBadLength);
 
 [[nodiscard]] constexpr std::string_view name_of(Drop drop) {
-  constexpr std::string_view kNames[] = {"runt",        "stray",    "no_connection", "wrong_address", "bad_icrc",
-                                         "nat_rewritten", "bad_pkey", "bad_service",   "too_short",     "bad_version",
-                                         "unknown_opcode", "bad_pad", "bad_length"};
+  constexpr std::string_view kNames[] = {
+      "runt",        "stray",     "no_connection", "wrong_address",  "bad_icrc", "nat_rewritten", "bad_pkey",
+      "bad_service", "too_short", "bad_version",   "unknown_opcode", "bad_pad",  "bad_length"};
   constexpr auto kFirst = static_cast<unsigned>(Drop::kRunt);
   static_assert(sizeof kNames / sizeof kNames[0] == static_cast<unsigned>(Drop::kCount) - kFirst);
   const auto number = static_cast<unsigned>(drop);

@@ -51,9 +51,9 @@ bool Port::drive(base::Instant now) {
     if (!lock) return false;
     now_ = now;
     worked = link_->receive(*this, kReceiveBudget) > 0;
-    for (size_t i = 0; i < dirty_.size(); ++i) {  // go_on() may shorten it by a remove()? no: that waits
-      dirty_[i]->dirty_ = false;
-      dirty_[i]->go_on(now);
+    for (Connection* connection : dirty_) {
+      connection->dirty_ = false;
+      connection->go_on(now);
     }
     dirty_.clear();
     run_scheduled(now);

@@ -1,4 +1,5 @@
-// This process's end of the network: takes packets in, hands them to their connections, sends what those have.
+// This process's end of the network: takes packets in, hands them to their connections, sends what those
+// have.
 #pragma once
 
 #include <atomic>

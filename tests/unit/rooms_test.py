@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 # The one table: which rooms a room may include (docs: STYLE, "Our house"). A room may always include itself.
-BELOW_CLIENT = "base roce engine arena ipc verbs local net cm sim"
+BELOW_CLIENT = "base roce engine arena ipc verbs local net wire cm sim"
 MAY_INCLUDE = {
     "base": "",
     "roce": "base",
@@ -19,6 +19,7 @@ MAY_INCLUDE = {
     "verbs": "base arena engine",
     "local": "base arena verbs engine",
     "net": "base roce",
+    "wire": "base arena roce engine verbs net",
     "cm": "base roce",
     "agent": "base roce arena ipc net cm engine",
     "sim": "base roce engine verbs arena cm",
