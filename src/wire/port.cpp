@@ -31,9 +31,12 @@ Port::Port(std::unique_ptr<net::Link> link, base::Slot slot, std::function<void(
 Port::~Port() = default;
 
 void Port::add(Connection& connection) {
-  const std::lock_guard lock(receiving_);
-  connections_[connection.own().value & 0xffff] = &connection;
-  count_.fetch_add(1);
+  {
+    const std::lock_guard lock(receiving_);
+    connections_[connection.own().value & 0xffff] = &connection;
+    count_.fetch_add(1);
+  }
+  wake_();  // the helper thread watches the socket from now on
 }
 
 void Port::remove(Connection& connection) {
