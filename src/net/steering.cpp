@@ -29,6 +29,9 @@ base::Result<base::UniqueFd> open_socket() {
     if (!fd) return base::fail_errno("creating a UDP socket");
   }
   set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);  // gives IP ID 0 (DESIGN 2.4)
+  // On all, not only where a process receives: before a device's packets are merged the kernel asks a socket
+  // of the group that it picks by hash, without the steering program.
+  set_option(fd.get(), IPPROTO_UDP, UDP_GRO, 1);
   set_option(fd.get(), IPPROTO_IP, IP_MULTICAST_ALL, 0);
   set_option(fd.get(), IPPROTO_IP, IP_PKTINFO, 1);
   return fd;

@@ -14,7 +14,7 @@ namespace verbena::net {
 
 inline constexpr uint16_t kRocePort = 4791;
 
-// Socket i belongs to slot i; base::kSteeredSlots of them.
+// Socket i belongs to slot i; base::kSteeredSlots of them. UDP_GRO is on: a receive may hold several packets.
 using SteeredGroup = std::vector<base::UniqueFd>;
 
 // EADDRINUSE: the port has an owner (survivors of an earlier agent, another user's agent, or the kernel's

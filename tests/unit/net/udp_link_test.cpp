@@ -147,8 +147,8 @@ TEST_P(Families, AnotherAddressOfOursIsTheSourceIfTheRouteSaysSo) {
   if (GetParam() == 4) {
     route.from = ipv4("127.1.2.3");
   } else {
-    if (!support::ip("addr add fd00::99/128 dev lo nodad 2>/dev/null"))
-      GTEST_SKIP() << "needs root, for `ip`";
+    if (!support::ip("link set lo up 2>/dev/null")) GTEST_SKIP() << "needs root, for `ip`";
+    ASSERT_TRUE(add_address6("fd00::99", "lo"));
     route.from = ipv6("fd00::99");
   }
   Transmitter transmitter(*one_);
@@ -185,6 +185,21 @@ TEST_P(Families, SegmentsBeyondTheMtuAreTooLong) {
   // A run may be longer than the MTU, its packets may not.
   EXPECT_TRUE(one_->send({to(2), 1'000, Bytes(30'000)}));
   EXPECT_TRUE(support::ip("link set lo mtu 65536"));
+}
+
+// As on a kernel or a device that doesn't segment; here it is more packets than any kernel cuts.
+TEST_P(Families, ARunThatTheKernelRefusesGoesPacketByPacket) {
+  Bytes bytes;
+  for (uint32_t i = 0; i < 200; ++i) {
+    const Bytes packet = packet_of(2, i, 64);
+    bytes.insert(bytes.end(), packet.begin(), packet.end());
+  }
+  EXPECT_TRUE(one_->send({to(2), 64, bytes}));
+  EXPECT_EQ(1u, one_->sent().split_runs);
+  EXPECT_EQ(200u, one_->sent().packets);
+  Keeper keeper;
+  ASSERT_TRUE(keeper.take(*two_, 200));
+  for (uint32_t i = 0; i < 200; ++i) EXPECT_EQ(packet_of(2, i, 64), keeper.kept[i].bytes);
 }
 
 TEST_P(Families, HopLimitZeroIsSentAsOne) {
