@@ -30,6 +30,8 @@ const char* status_name(ibv_wc_status status) {
       return "RETRY_EXC_ERR";
     case IBV_WC_RNR_RETRY_EXC_ERR:
       return "RNR_RETRY_EXC_ERR";
+    case IBV_WC_BAD_RESP_ERR:
+      return "BAD_RESP_ERR";
     default:
       return "an error";
   }
@@ -106,6 +108,29 @@ std::string refusal(const SendRequest& request, Verdict why) {
   }
 }
 
+// Over the network a refusal has a class only; the peer's own sentence is more exact.
+std::string refusal_by_nak(const SendRequest& request, ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_REM_ACCESS_ERR:
+      return fmt::format(
+          "the peer refused rkey 0x{:x} for 0x{:x} to 0x{:x}: not registered there, not wholly inside the "
+          "region, "
+          "without that access, or in another protection domain; VERBENA_EXPLAIN=1 at the peer tells which",
+          request.rkey, request.remote_address, request.remote_address + request.length);
+    case IBV_WC_REM_INV_REQ_ERR:
+      return fmt::format(
+          "the peer takes no such request: {} bytes for a shorter receive, an atomic at an address that 8 "
+          "doesn't "
+          "divide, or an operation that its qp_access_flags and max_dest_rd_atomic don't allow; "
+          "VERBENA_EXPLAIN=1 "
+          "at the peer tells which",
+          request.length);
+    default:
+      return "the peer's own memory failed it: check the lkeys, ranges and IBV_ACCESS_LOCAL_WRITE of its "
+             "receives";
+  }
+}
+
 std::string reason(const SendRequest& request, ibv_wc_status status, Verdict why) {
   switch (status) {
     case IBV_WC_LOC_LEN_ERR:
@@ -126,8 +151,11 @@ std::string reason(const SendRequest& request, ibv_wc_status status, Verdict why
       return "the peer had no receive posted, for all of rnr_retry and its min_rnr_timer: post receives "
              "earlier or "
              "set rnr_retry to 7";
+    case IBV_WC_BAD_RESP_ERR:
+      return "the peer's answer doesn't fit the request: the two ends disagree on path_mtu, or the peer is "
+             "at fault";
     default:
-      return refusal(request, why);
+      return why == Verdict::kDone ? refusal_by_nak(request, status) : refusal(request, why);
   }
 }
 
@@ -154,12 +182,30 @@ void explain_receive_failure(QueuePair& queue_pair, const ibv_wc& completion, Ve
 
 void explain_responder_failure(QueuePair& queue_pair, Verdict why) {
   const char* cause = "the peer delivered something that can't be";
-  switch (engine::nak_of(why)) {
-    case engine::Nak::kRemoteAccess:
-      cause = "the peer tried to access memory by a key, range or access right that it doesn't have";
+  switch (why) {
+    case Verdict::kBadKey:
+      cause = "the peer used a key that names no memory region of this process";
       break;
-    case engine::Nak::kInvalidRequest:
-      cause = "the peer sent a request that this queue pair doesn't allow, or a misaligned atomic";
+    case Verdict::kBadBounds:
+      cause = "the peer wanted to access a range that isn't wholly inside the region of its key";
+      break;
+    case Verdict::kNoAccess:
+      cause = "the peer wanted an access that the region wasn't registered with";
+      break;
+    case Verdict::kWrongDomain:
+      cause = "the peer used the key of a region in another protection domain than the queue pair's";
+      break;
+    case Verdict::kUnmapped:
+      cause = "the peer wanted to access registered memory that was unmapped or protected since";
+      break;
+    case Verdict::kNotEnabled:
+      cause = "the peer sent an operation that qp_access_flags or max_dest_rd_atomic don't allow";
+      break;
+    case Verdict::kMisaligned:
+      cause = "the peer sent a misaligned atomic: its address must be one that 8 divides";
+      break;
+    case Verdict::kBadSequence:
+      cause = "the peer sent packets that can't follow each other: do both ends have the same path_mtu?";
       break;
     default:
       break;

@@ -174,6 +174,7 @@ void QueuePair::enter_reset() {
   publish(IBV_QPS_RESET);          // peers stop here
   send_->set_state(SendState::kRefuses);
   incarnation_.fetch_add(1);
+  send_->set_path(nullptr);
   plan_ = {};
   ring_ = {};
   // What was delivered is dropped with the rest, as an adapter forgets a queue pair that is reset.

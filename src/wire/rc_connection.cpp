@@ -120,6 +120,14 @@ void RcConnection::set_rules(const verbs::RetryRules& rules) {
 
 SendOutcome RcConnection::advance(const SendRequest& request, verbs::SendProgress&, uint64_t) {
   if (!requester_ || requester_->full()) return {SendOutcome::Kind::kFull};
+  // Nothing of a request that can't be whole is sent.
+  verbs::RequestSlice whole;
+  const bool fetches = request.opcode == IBV_WR_RDMA_READ || request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+                       request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+  const uint32_t access = fetches ? IBV_ACCESS_LOCAL_WRITE : 0;
+  if (verbs::slice_request(process_.arena(), peering_.domain, request, 0, request.length, access, whole) !=
+      Verdict::kDone)
+    return {SendOutcome::Kind::kFailed, IBV_WC_LOC_PROT_ERR, Verdict::kFaultHere};
   requester_->post(request_of(request));
   return {SendOutcome::Kind::kTaken};
 }

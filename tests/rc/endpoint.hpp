@@ -17,6 +17,12 @@
 namespace verbena::rc {
 
 using Wait = std::chrono::milliseconds;
+// Told to use the network though the peer is on this host: some things are only possible without it.
+[[nodiscard]] inline bool over_wire() {
+  const char* path = std::getenv("VERBENA_PATH");
+  return path != nullptr && std::string_view(path) == "wire";
+}
+
 inline constexpr Wait kSoon{10'000};  // for what must come: a loaded machine under a sanitizer is slow
 inline constexpr Wait kMoment{40};    // for what must not come
 inline constexpr Wait kNow{0};

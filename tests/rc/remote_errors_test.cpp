@@ -247,6 +247,8 @@ TEST_P(RemoteErrors, EmptyRequestsNeedNoKey) {
 
 TEST_P(RemoteErrors, WriteWithImmediateFailsTheReceiveItWasFor) {
   for (const uint64_t length : {kSmall, kLarge}) {
+    if (over_wire() && length == kLarge)
+      continue;  // fails with its first packet, the immediate is in the last
     const Scene scene = set();
     for (const uint64_t wr_id : {11, 12}) EXPECT_EQ(0, b().post_receive(wr_id, {scene.good.all()}));
     SendOrder order = with_key(write_to(scene, scene.good, 0, length), 0x7fffff01);

@@ -129,6 +129,7 @@ TEST_P(RetryErrors, PeerResetAfterTraffic) {
 }
 
 TEST_P(RetryErrors, WrongPsn) {
+  if (over_wire()) GTEST_SKIP() << "on a wire a PSN of the past is a duplicate, which is acknowledged";
   for (const uint32_t psn : {78u, 76u, 0u, 0xffffffu}) {
     set();
     links_.a.sq_psn = psn;
@@ -141,6 +142,7 @@ TEST_P(RetryErrors, WrongPsn) {
 }
 
 TEST_P(RetryErrors, PeerExpectsSomebodyElse) {
+  if (over_wire()) GTEST_SKIP() << "an RC packet doesn't say from which queue pair it comes";
   for (const bool other_gid : {false, true}) {
     set();
     if (other_gid)
@@ -248,6 +250,8 @@ TEST_P(RetryErrors, WithoutTimeout) {
 TEST_P(RetryErrors, NoReceive) {
   for (const auto opcode : {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM})
     for (const uint64_t length : {0, 64, 20000}) {
+      // Its immediate is in the last packet: what came before is written by then.
+      if (over_wire() && opcode == IBV_WR_RDMA_WRITE_WITH_IMM && length == 20000) continue;
       SCOPED_TRACE(testing::Message() << "opcode " << opcode << ", " << length << " bytes");
       set();
       links_.a.rnr_retry = 2;
@@ -290,6 +294,7 @@ TEST_P(RetryErrors, NoRnrRetryFailsAtOnce) {
 
 // 7 is for ever, and the receive wakes the sender: it doesn't sleep the timer out.
 TEST_P(RetryErrors, RnrForEverUntilAReceiveIsPosted) {
+  if (over_wire()) GTEST_SKIP() << "a wire has no message that says that a receive was posted";
   for (const auto opcode : {IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM})
     for (const uint64_t length : {64, 20000}) {
       set();
@@ -349,6 +354,7 @@ TEST_P(RetryErrors, ChangesAtThePeerAreNoSilence) {
 
 // Nobody polls at the sender's: its completion comes all the same, and wakes it.
 TEST_P(RetryErrors, SleepingSenderIsWokenByAReceive) {
+  if (over_wire()) GTEST_SKIP() << "a wire has no message that says that a receive was posted";
   open({.channel = true});
   links_.b.min_rnr_timer = kRnr655ms;
   connect_all();

@@ -304,6 +304,7 @@ TEST_P(States, SqDrainedComesAtOnceWhenIdle) {
 
 // What was begun is ended, then the event comes; what wasn't waits for RTS.
 TEST_P(States, SqDrainedComesAfterWhatWasBegun) {
+  if (over_wire()) GTEST_SKIP() << "many requests are under way at once there, so both have begun";
   open_connected();
   // A gigabyte, out of memory that is never touched into the same few pages: long under way, and cheap.
   const Buffer remote = b().add_buffer(1 << 30);
