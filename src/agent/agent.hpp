@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agent/event_loop.hpp"
+#include "agent/qp1.hpp"
 #include "agent/runtime_directory.hpp"
 #include "agent/slot_table.hpp"
 #include "agent/takeover.hpp"
@@ -94,7 +95,7 @@ class Agent {
   void go_without_port(std::string advice);
   void on_lease_lost();
   void show_park_to_keeper();
-  void on_own_packets();
+  void open_qp1();
   void hand_out_sockets();
 
   // agent.cpp: life
@@ -155,6 +156,7 @@ class Agent {
   bool ready_ = false;
 
   net::SteeredGroup group_;  // empty: we haven't the port
+  std::unique_ptr<Qp1> qp1_;
   base::UniqueFd park_;
   base::UniqueFd port_listener_;
   base::UniqueFd lease_;

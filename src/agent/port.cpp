@@ -11,8 +11,6 @@
 namespace verbena::agent {
 namespace {
 
-constexpr size_t kBthSize = 12;
-
 bool same_file(int a, int b) {
   struct stat first {};
   struct stat second {};
@@ -57,8 +55,7 @@ void Agent::own_group(net::SteeredGroup group, base::UniqueFd park) {
   registry_.layout().leased.store(0);
   registry_.layout().has_group.store(1);
   show_park_to_keeper();
-  if (auto watched = loop_.watch(group_[0].get(), [this] { on_own_packets(); }); !watched)
-    log(watched.error().sentence);
+  open_qp1();
   auto listener = ipc::listen_at(ipc::port_owner_name());
   if (!listener) return log(listener.error().sentence);
   port_listener_ = std::move(*listener);
@@ -66,6 +63,14 @@ void Agent::own_group(net::SteeredGroup group, base::UniqueFd park) {
       !watched)
     log(watched.error().sentence);
   hand_out_sockets();
+}
+
+void Agent::open_qp1() {
+  auto made = Qp1::create(group_[0].get(), [this](arena::Counter counter) { registry_.count(counter); });
+  if (!made) return log(made.error().sentence);
+  qp1_ = std::move(*made);
+  if (auto watched = loop_.watch(group_[0].get(), [this] { qp1_->read(); }); !watched)
+    log(watched.error().sentence);
 }
 
 bool Agent::adopt_park(base::UniqueFd park) {
@@ -147,17 +152,6 @@ void Agent::show_park_to_keeper() {
   const int park = park_.get();
   if (auto sent = ipc::send(options_.keeper.get(), ipc::SlotSocket{}, std::span(&park, 1)); !sent)
     log(sent.error().sentence);
-}
-
-void Agent::on_own_packets() {
-  // QP1 comes with connections; until then all that arrives here is nobody's.
-  char head[kBthSize];
-  for (int i = 0; i < 64; ++i) {
-    const ssize_t size = ::recv(group_[0].get(), head, sizeof head, MSG_DONTWAIT | MSG_TRUNC);
-    if (size < 0) return;
-    const bool runt = static_cast<size_t>(size) < kBthSize;
-    registry_.count(runt ? arena::Counter::kPacketsRunt : arena::Counter::kPacketsUnclaimed);
-  }
 }
 
 void Agent::hand_out_sockets() {

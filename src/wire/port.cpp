@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "roce/codec.hpp"
+#include "roce/greeting.hpp"
 #include "roce/icrc.hpp"
+#include "roce/mad.hpp"
 #include "verbs/queue_pair.hpp"
 
 namespace verbena::wire {
@@ -35,6 +37,11 @@ void Port::add(Connection& connection) {
     const std::lock_guard lock(receiving_);
     connections_[connection.own().value & 0xffff] = &connection;
     count_.fetch_add(1);
+    if (!connection.route().recognised) {
+      ask_who_it_is(connection.route());
+      for (const auto& known : acquaintances_)
+        if (known.recognised && known.route.to == connection.route().to) connection.recognise();
+    }
   }
   wake_();  // the helper thread watches the socket from now on
 }
@@ -60,6 +67,7 @@ bool Port::drive(base::Instant now) {
     }
     dirty_.clear();
     run_scheduled(now);
+    if (now.ns >= greet_at_.load(std::memory_order_relaxed)) greet(now);
     const std::lock_guard sending(sending_);
     transmitter_.flush();
   }
@@ -87,10 +95,11 @@ Drop Port::take(const net::Received& received) {
   if (received.bytes.size() < kSmallestPacket) return Drop::kRunt;
   const base::Qpn destination = destination_of(received.bytes);
   if (destination.slot() != slot_) return Drop::kStray;
+  if (destination == own_number()) return take_greeting(received);
   Connection* connection = connections_[destination.value & 0xffff];
   if (connection == nullptr) return Drop::kNoConnection;
   const net::Route& route = connection->route();
-  const auto rule = route.recognised ? roce::IdRule::kSegment : roce::IdRule::kAny;
+  const auto rule = connection->recognised() ? roce::IdRule::kSegment : roce::IdRule::kAny;
   roce::Flow flow = received.flow();
   if (!roce::icrc_fits(flow, rule, received.segment, received.bytes)) {
     flow.source = route.to.bytes;
@@ -107,6 +116,49 @@ Drop Port::take(const net::Received& received) {
     dirty_.push_back(connection);
   }
   return connection->on_packet(now_, *packet);
+}
+
+Drop Port::take_greeting(const net::Received& received) {
+  if (!roce::icrc_fits(received.flow(), roce::IdRule::kAny, received.segment, received.bytes))
+    return Drop::kBadIcrc;
+  const auto packet = roce::parse(received.bytes.first(received.bytes.size() - roce::kIcrcBytes));
+  if (!packet) return drop_of(packet.error());
+  const auto greeting = roce::parse_greeting(*packet);
+  if (!greeting || !greeting->answer) return Drop::kNoConnection;
+  for (auto& known : acquaintances_) {
+    if (known.route.to != received.from || known.recognised) continue;
+    known.recognised = true;
+    for (Connection* connection : connections_)
+      if (connection != nullptr && connection->route().to == received.from) connection->recognise();
+  }
+  return Drop::kNone;
+}
+
+void Port::ask_who_it_is(const net::Route& route) {
+  for (const auto& known : acquaintances_)
+    if (known.route.to == route.to && known.route.from == route.from) return;
+  acquaintances_.push_back({.route = route});
+  acquaintances_.back().route.slot = base::kAgentSlot;
+  greet_at_.store(0);
+}
+
+// Whoever is no Verbena ignores it, so after some tries we take it for something else.
+void Port::greet(base::Instant now) {
+  constexpr unsigned kTries = 6;
+  base::Instant next{INT64_MAX};
+  for (auto& known : acquaintances_) {
+    if (known.recognised || known.asked == kTries) continue;
+    if (now >= known.again) {
+      const std::lock_guard sending(sending_);
+      const auto space = transmitter_.space(roce::kGreetingBytes + roce::kIcrcBytes);
+      roce::emit_greeting({.from = own_number(), .transaction = known.asked}, roce::kGeneralServicesQpn,
+                          space.first<roce::kGreetingBytes>());
+      transmitter_.commit(known.route, roce::kGreetingBytes + roce::kIcrcBytes);
+      known.again = now + base::milliseconds(20) * (1 << known.asked++);
+    }
+    if (known.asked < kTries) next = std::min(next, known.again);
+  }
+  greet_at_.store(next.ns);
 }
 
 void Port::schedule(Connection& connection, base::Instant due, base::Instant now) {
@@ -129,7 +181,8 @@ void Port::schedule(Connection& connection, base::Instant due, base::Instant now
 base::Instant Port::next_due() {
   const std::lock_guard lock(schedule_lock_);
   if (!ready_.empty()) return {};
-  return timers_.empty() ? base::Instant{INT64_MAX} : timers_.top().due;
+  const base::Instant greeting{greet_at_.load(std::memory_order_relaxed)};
+  return timers_.empty() ? greeting : std::min(timers_.top().due, greeting);
 }
 
 void Port::run_scheduled(base::Instant now) {

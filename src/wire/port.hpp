@@ -29,6 +29,9 @@ class Connection {
   [[nodiscard]] virtual base::Qpn own() const = 0;
   [[nodiscard]] virtual const net::Route& route() const = 0;
   virtual Drop on_packet(base::Instant now, const roce::Packet& packet) = 0;
+  // Its peer turned out to be Verbena: segmented sends from now on.
+  virtual void recognise() = 0;
+  [[nodiscard]] virtual bool recognised() const = 0;
   // After a batch of packets, when a timer is due, or when it had more to send: sends what may be sent.
   virtual void go_on(base::Instant now) = 0;
 
@@ -74,7 +77,7 @@ class Port final : public verbs::Wire, private net::Sink {
 
    private:
     Port& port_;
-    const net::Route& route_;
+    net::Route route_;
     std::lock_guard<base::Lock> lock_;
     std::span<std::byte> space_;
   };
@@ -91,9 +94,22 @@ class Port final : public verbs::Wire, private net::Sink {
     uint16_t index;
     bool operator>(const Timer& other) const { return due > other.due; }
   };
+  // A host that was asked whether it is Verbena.
+  struct Acquaintance {
+    net::Route route;
+    unsigned asked = 0;
+    base::Instant again{};
+    bool recognised = false;
+  };
   void on_packet(const net::Received& received) override;
   [[nodiscard]] Drop take(const net::Received& received);
+  [[nodiscard]] Drop take_greeting(const net::Received& received);
+  void ask_who_it_is(const net::Route& route);
+  void greet(base::Instant now);
   void run_scheduled(base::Instant now);
+
+  // No queue pair has index 0: it is the port's own.
+  [[nodiscard]] base::Qpn own_number() const { return base::Qpn::make(slot_, 0); }
 
   std::unique_ptr<net::Link> link_;
   base::Slot slot_;
@@ -105,6 +121,8 @@ class Port final : public verbs::Wire, private net::Sink {
   std::vector<Connection*> connections_;
   std::vector<Connection*> dirty_;
   std::vector<uint16_t> due_;
+  std::vector<Acquaintance> acquaintances_;
+  std::atomic<int64_t> greet_at_ = INT64_MAX;
   base::Instant now_{};
   Counters counters_;
 

@@ -89,6 +89,7 @@ RcConnection::RcConnection(std::shared_ptr<Port> port, verbs::Process& process,
       process_(process),
       self_(std::move(self)),
       peering_(peering),
+      recognised_(peering.route.recognised),
       actions_(self_, peering.own, identity_of(peering, process.slot())),
       responder_({.requester = peering.target,
                   .first_psn = peering.first_expected,
@@ -132,8 +133,14 @@ SendOutcome RcConnection::advance(const SendRequest& request, verbs::SendProgres
   return {SendOutcome::Kind::kTaken};
 }
 
+net::Route RcConnection::way() const {
+  net::Route route = peering_.route;
+  route.recognised = recognised();
+  return route;
+}
+
 void RcConnection::push() {
-  Port::Sending sending(*port_, peering_.route);
+  Port::Sending sending(*port_, way());
   send_requests(base::now(), sending);
   sending.flush();
 }
@@ -166,14 +173,14 @@ void RcConnection::go_on(base::Instant now) {
     port_->conclude_later(queue->answered([&] {
       if (!requester_ || stopped_) return;
       if (requester_->next_deadline() <= now) requester_->on_timer(now);
-      Port::Sending sending(*port_, peering_.route);
+      Port::Sending sending(*port_, way());
       send_requests(now, sending);
     }));
 }
 
 void RcConnection::send_answers(base::Instant now) {
   if (!responder_.has_answers()) return;
-  Port::Sending sending(*port_, peering_.route);
+  Port::Sending sending(*port_, way());
   unsigned sent = 0;
   while (sent < kBurst && responder_.poll_transmit(now, sending)) ++sent;
   if (responder_.has_answers()) port_->schedule(*this, now, now);

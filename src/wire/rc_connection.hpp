@@ -49,6 +49,8 @@ class RcConnection final : public verbs::SendPath, public Connection, private en
   // The port's side.
   [[nodiscard]] base::Qpn own() const override { return peering_.own; }
   [[nodiscard]] const net::Route& route() const override { return peering_.route; }
+  void recognise() override { recognised_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool recognised() const override { return recognised_.load(std::memory_order_relaxed); }
   Drop on_packet(base::Instant now, const roce::Packet& packet) override;
   void go_on(base::Instant now) override;
 
@@ -57,6 +59,7 @@ class RcConnection final : public verbs::SendPath, public Connection, private en
   [[nodiscard]] bool scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
                              engine::Tail tail) override;
   void ended(uint32_t number, engine::RequestStatus status) override;
+  [[nodiscard]] net::Route way() const;
   void send_requests(base::Instant now, Port::Sending& sending);
   void send_answers(base::Instant now);
 
@@ -65,6 +68,7 @@ class RcConnection final : public verbs::SendPath, public Connection, private en
   std::shared_ptr<verbs::QueueOwner> self_;
   RcPeering peering_;
   std::weak_ptr<verbs::SendQueue> queue_;
+  std::atomic<bool> recognised_;
 
   // Under the send queue's lock.
   base::Psn first_psn_;
