@@ -45,12 +45,12 @@ def no_address_detection() -> None:
                 pass
 
 
-def prepare_first() -> Host:
+def prepare_first(mtu: int) -> Host:
     own_sysfs()
     no_address_detection()
     host = Host([])
     host.ip("link set lo up")
-    host.ip("link add veth0 type veth peer name veth1")
+    host.ip(f"link add veth0 mtu {mtu} type veth peer name veth1 mtu {mtu}")
     return host
 
 
@@ -71,8 +71,8 @@ def address(host: Host, number: int) -> None:
     host.ip(f"addr add {six} dev {LINKS[number]} nodad")
 
 
-def make_hosts(count: int) -> list[Host]:
-    hosts = [prepare_first()]
+def make_hosts(count: int, mtu: int = 1500) -> list[Host]:
+    hosts = [prepare_first(mtu)]
     if count == 2:
         hosts.append(prepare_second())
     for number, host in enumerate(hosts):

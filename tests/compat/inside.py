@@ -141,7 +141,7 @@ def main() -> None:
     job = json.load(sys.stdin)
     row = rows.find(job["row"])
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    places = hosts.make_hosts(row.hosts)
+    places = hosts.make_hosts(row.hosts, row.mtu)
     answer = {}
     try:
         if row.real_device:

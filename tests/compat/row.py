@@ -39,6 +39,7 @@ class Row:
     users: tuple[str, ...] = BOTH
     timeout_s: float = 30
     hosts: int = 1  # 2: two network namespaces, 10.77.0.1 and 10.77.0.2, joined by a veth pair
+    mtu: int = 1500  # of the veth pair
     real_device: bool = False  # the machine shows an RDMA device that isn't ours (made up in a mount namespace)
     files: dict[str, str] = field(default_factory=dict)  # put into {tmp}
     check: Callable[[list["Result"]], str] | None = None  # more than expressions can say; returns what is wrong

@@ -1,0 +1,50 @@
+"""The same programs between two hosts: network namespaces joined by a veth pair, so that every byte goes over RoCEv2."""
+import dataclasses
+
+from row import ORDINARY, ROOT, Row
+from rows import atomic, pingpong, read, send, write
+
+# Of each program's rows those that don't depend on being on one host, and none that moves gigabytes.
+CHOSEN = {
+    pingpong: ("poll", "events", "size-0", "size-1", "size-1MiB", "check", "check-events", "r-1", "r-1-events", "m-256"),
+    send: ("bw", "bw-b", "bw-q-8", "bw-l-8", "bw-t-1", "bw-e", "bw-I-64", "bw-s-1048576", "lat", "lat-e", "lat-I-64"),
+    write: ("bw", "bw-b", "bw-q-8", "bw-l-8", "bw-t-1", "bw-I-64", "bw-s-1048576", "lat", "lat-I-64"),
+    read: ("bw", "bw-b", "bw-q-8", "bw-l-8", "bw-t-1", "bw-e", "bw-s-1048576", "lat", "lat-e"),
+    atomic: ("bw", "bw-b", "bw-q-8", "bw-t-1", "lat", "lat-A"),
+}
+# Enough to see that an ordinary user's packets go out, too.
+BOTH_USERS = ("poll", "events", "bw", "lat")
+
+
+def across(theme: str, row: Row, name: str, mtu: int, **changes) -> Row:
+    server, client = row.processes
+    users = (ROOT, ORDINARY) if row.name in BOTH_USERS and mtu == 1500 else (ROOT,)
+    return dataclasses.replace(row, name=f"{theme}-{name}", hosts=2, mtu=mtu, users=users, remark="",
+                               processes=(server, dataclasses.replace(client, host=1)), **changes)
+
+
+def with_option(row: Row, option: str) -> Row:
+    """`option` before the address, on both ends."""
+    server, client = row.processes
+    return dataclasses.replace(
+        row, options=f"{row.options} {option}",
+        processes=(dataclasses.replace(server, command=(*server.command, *option.split())),
+                   dataclasses.replace(client, command=(*client.command[:-1], *option.split(), client.command[-1]))))
+
+
+def rows() -> list[Row]:
+    found = []
+    for module, names in CHOSEN.items():
+        theme = module.__name__.split(".")[-1]
+        for row in module.ROWS:
+            if row.name in names:
+                found.append(across(theme, row, row.name, 1500))
+        for row in module.ROWS:
+            if row.name in ("bw", "lat", "check"):
+                found.append(across(theme, row, f"{row.name}-jumbo", 9000, shows=f"{row.shows}, frames of 9,000 bytes"))
+                six = with_option(row, "-g 1" if module is pingpong else "-x 1")
+                found.append(across(theme, six, f"{row.name}-ipv6", 1500, shows=f"{row.shows}, over IPv6"))
+    return found
+
+
+ROWS = rows()
