@@ -8,7 +8,7 @@ packages=(
   # programs that are run unmodified
   ibverbs-utils rdmacm-utils perftest infiniband-diags ucx-utils libfabric-bin python3-pyverbs ibverbs-providers
   # what tests use
-  iproute2 procps util-linux pkg-config strace tshark
+  iproute2 procps util-linux pkg-config strace tshark ethtool
   # what benchmarks use beside perftest and ucx-utils
   python3-matplotlib
 )
