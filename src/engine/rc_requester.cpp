@@ -95,11 +95,17 @@ bool RcRequester::may_start(const Flight& flight) const {
 
 bool RcRequester::poll_transmit(Instant now, PacketSink& sink) {
   if (failed_ || cursor_ == tail_ || now < rnr_until_) return false;
+  if (rnr_until_ != Instant{}) {
+    rnr_until_ = {};
+    deadline_ = kNoDeadline;  // the timer starts with what is sent next
+  }
   Flight& flight = at(cursor_);
   if (flight.unreadable) return false;
   if (cursor_packet_ == 0 && !may_start(flight)) return false;
   const uint64_t under_way = cost_sent_ - cost_acknowledged();
   if (under_way > 0 && under_way >= window_.size()) return false;
+  // After an RNR NAK one packet finds out whether the responder is ready now.
+  if (under_way > 0 && rnr_attempts_ > 0) return false;
   if (!sink.ready()) return false;
   return flight.request.fetches() ? send_fetch(now, flight, sink) : send_piece(now, flight, sink);
 }
@@ -132,7 +138,7 @@ bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
   packet.invalidate_key = request.imm;
   packet.payload = room;
   sink.commit(packet);
-  sent(now, packet.bth.psn, 1);
+  sent(now, packet.bth.psn, 1, packet.bth.ack_request);
   return true;
 }
 
@@ -167,20 +173,25 @@ bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
   packet.bth.ack_request = true;
   sink.commit(packet);
   fetch_ends_.push_back(packet.bth.psn + packets);
-  sent(now, packet.bth.psn, packets);
+  sent(now, packet.bth.psn, packets, true);
   return true;
 }
 
-void RcRequester::sent(Instant now, Psn psn, uint32_t packets) {
+void RcRequester::sent(Instant now, Psn psn, uint32_t packets, bool asks) {
   const Flight& flight = at(cursor_);
   ++counters_.packets;
   const Psn after = psn + packets;
   if (psn.before(end_psn_)) {
     ++counters_.retransmitted;
-  } else if (!timing_) {
-    timing_ = true;  // Karn: only what was never sent before tells the round trip
+    if (!timed_.before(psn)) timing_ = timing_ && !timed_.before(after);
+  } else if (!timing_ && asks) {
+    timing_ = true;  // Karn: only what was sent once tells the round trip
     timed_ = psn;
     timed_at_ = now;
+  }
+  if (recovering_ && !resent_) {
+    resent_ = true;
+    resent_at_ = now;
   }
   if (end_psn_.before(after)) end_psn_ = after;
   cursor_packet_ += packets;
@@ -229,6 +240,7 @@ void RcRequester::on_timer(Instant now) {
   }
   ++backoff_;
   window_.on_timeout();
+  timed_out_ = true;
   rewind();
   arm(now);
 }
@@ -254,8 +266,8 @@ void RcRequester::rewind() {
   for (const Psn end : fetch_ends_)
     if (std::ranges::find(replay_ends_, end) == replay_ends_.end()) replay_ends_.push_back(end);
   fetch_ends_.clear();
-  timing_ = false;
   recovering_ = true;
+  resent_ = false;
 }
 
 }  // namespace verbena::engine

@@ -35,10 +35,20 @@ class Window {
     threshold_ = size_ = std::max(size_ / 2, 2 * packet_);
     earned_ = 0;
   }
+  // Several in a row count as one.
   void on_timeout() {
+    if (size_ > packet_) {
+      size_before_ = size_;
+      threshold_before_ = threshold_;
+    }
     threshold_ = std::max(size_ / 2, 2 * packet_);
     size_ = packet_;
     earned_ = 0;
+  }
+  // It was an answer that was late or lost, nothing that we sent.
+  void undo_timeout() {
+    size_ = std::max(size_, size_before_);
+    threshold_ = std::max(threshold_, threshold_before_);
   }
 
  private:
@@ -46,6 +56,8 @@ class Window {
   uint32_t most_ = 1;
   uint32_t size_ = 1;
   uint32_t threshold_ = 1;
+  uint32_t size_before_ = 0;  // before the last timeout
+  uint32_t threshold_before_ = 0;
   uint64_t earned_ = 0;
 };
 

@@ -48,7 +48,7 @@ class Planner {
     planned.receive_bytes = request.kind == Request::Kind::kSend
                                 ? request.length + (random_.percent(50) ? random_.below(100) : 0)
                                 : 0;
-    if (request.fenced) open_reads_.clear();
+    if (request.fenced && request.kind != Request::Kind::kRead) open_reads_.clear();
     return planned;
   }
 
