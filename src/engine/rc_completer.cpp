@@ -12,6 +12,12 @@ using base::Psn;
 using roce::Operation;
 namespace syndrome = roce::syndrome;
 
+namespace {
+// Going back on a NAK or an answer that shows a loss, without progress in between. Then it is the timer's
+// turn, which is slow: somebody who says NAK for ever mustn't keep us busy.
+constexpr unsigned kQuickTries = 8;
+}  // namespace
+
 DropReason RcRequester::on_packet(Instant now, const roce::Packet& packet) {
   if (failed_) return DropReason::kStaleAnswer;
   const Psn psn = packet.bth.psn;
@@ -80,6 +86,7 @@ void RcRequester::progressed(Instant now) {
   rnr_until_ = {};
   recovering_ = false;
   timed_out_ = false;
+  quick_tries_ = 0;
   stalled_since_ = now;
   if (reached == end_psn_)
     deadline_ = kNoDeadline;
@@ -146,7 +153,8 @@ DropReason RcRequester::on_nak(Instant now, const roce::Packet& packet) {
     case syndrome::kSequence:
       ++counters_.sequence_naks;
       // A copy, or one of the same gap that was under way already when we went back.
-      if (rnr_until_ != Instant{} || (recovering_ && !second_try_answered(now))) return DropReason::kStaleAnswer;
+      if (rnr_until_ != Instant{} || (recovering_ && !second_try_answered(now)))
+        return DropReason::kStaleAnswer;
       lost(now);
       return DropReason::kNone;
     case syndrome::kInvalidRequest:
@@ -222,6 +230,7 @@ void RcRequester::implied_loss(Instant now, Psn psn) {
 }
 
 void RcRequester::lost(Instant now) {
+  ++quick_tries_;
   window_.on_loss();
   rewind();
   arm(now);
@@ -230,7 +239,7 @@ void RcRequester::lost(Instant now) {
 // Can what comes now be an answer to what was sent after going back? Small packets are faster than those that
 // were timed, so half a round trip will do.
 bool RcRequester::second_try_answered(Instant now) const {
-  return resent_ && now - resent_at_ >= shortest_ / 2;
+  return resent_ && quick_tries_ < kQuickTries && now - resent_at_ >= shortest_ / 2;
 }
 
 void RcRequester::end_head(RequestStatus status) {

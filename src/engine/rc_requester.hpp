@@ -132,10 +132,11 @@ class RcRequester {
   unsigned backoff_ = 0;
   base::Instant rnr_until_{};
   unsigned rnr_attempts_ = 0;
-  bool recovering_ = false;  // went back since the last progress
-  bool timed_out_ = false;   // because nothing came for long
-  bool resent_ = false;      // and sent something since
-  bool overtaken_ = false;   // acknowledgements passed the cursor
+  bool recovering_ = false;   // went back since the last progress
+  bool timed_out_ = false;    // because nothing came for long
+  unsigned quick_tries_ = 0;  // times that it went back at once since then
+  bool resent_ = false;       // and sent something since
+  bool overtaken_ = false;    // acknowledgements passed the cursor
   base::Instant resent_at_{};
   base::Psn last_answer_;  // of those that came too early
 

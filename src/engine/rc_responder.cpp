@@ -75,8 +75,8 @@ DropReason RcResponder::on_packet(Instant, const roce::Packet& packet) {
   return DropReason::kNone;
 }
 
-// One NAK for each time that the requester goes through its packets (IBA 9.7.5.2.8 has one for a gap): numbers
-// that run backwards mean that it went back, and that what was missing is missing again.
+// One NAK for each time that the requester goes through its packets (IBA 9.7.5.2.8 has one for a gap):
+// numbers that run backwards mean that it went back, and that what was missing is missing again.
 DropReason RcResponder::on_gap(Psn psn) {
   if (nak_ == 0 && (!gap_told_ || !gap_last_.before(psn))) {
     nak_ = syndrome::kSequence;
@@ -254,17 +254,22 @@ DropReason RcResponder::replay(const roce::Packet& packet) {
     if (std::ranges::count_if(due_, &Due::again) >= static_cast<ptrdiff_t>(jobs_.size() * kAgainPerFetch))
       return DropReason::kNoRoom;
     // In the order of their numbers: the requester takes answers in no other.
-    const auto later = std::ranges::find_if(
-        due_, [&](const Due& due) { return psn.before(job(due.job).first + due.next); });
+    const auto later =
+        std::ranges::find_if(due_, [&](const Due& due) { return psn.before(job(due.job).first + due.next); });
     due_.insert(later, {.job = number, .begin = index, .next = index, .end = end, .again = true});
     return DropReason::kDuplicate;
   }
   return DropReason::kReplayForgotten;
 }
 
+// In each case what follows it isn't told of: it would be sent again at once, and in vain.
 DropReason RcResponder::refuse(Verdict verdict, const roce::Packet& packet) {
   switch (verdict) {
     case Verdict::kSilence:
+      gap_told_ = true;
+      gap_last_ = expected_;
+      nak_ = 0;
+      ack_due_ = false;
       return DropReason::kSilence;
     case Verdict::kNotReady:
       gap_told_ = true;
@@ -274,7 +279,6 @@ DropReason RcResponder::refuse(Verdict verdict, const roce::Packet& packet) {
       return DropReason::kNotReady;
     case Verdict::kNoRoom:
     case Verdict::kAsk:
-      // What follows it in this pass isn't told of, or it would be sent again at once.
       gap_told_ = true;
       gap_last_ = expected_;
       nak_ = 0;

@@ -26,15 +26,15 @@ class Planner {
     planned.pattern = random_.next();
     Request& request = planned.request;
     request.kind = kind();
-    request.length = length();
-    request.fenced = random_.percent(5);
+    request.length = config_.only ? config_.longest : length();
+    request.fenced = !config_.only && random_.percent(5);
     request.solicited = random_.percent(20);
     switch (request.kind) {
       case Request::Kind::kSend:
-        request.has_imm = random_.percent(30);
+        request.has_imm = !config_.only && random_.percent(30);
         break;
       case Request::Kind::kWrite:
-        request.has_imm = random_.percent(30);
+        request.has_imm = !config_.only && random_.percent(30);
         plan_write(planned);
         break;
       case Request::Kind::kRead:
@@ -63,7 +63,7 @@ class Planner {
         {kWrite, kWrite, kWrite, kWrite, kWrite, kWrite, kWrite, kRead},
         {kRead, kRead, kRead, kRead, kRead, kRead, kWrite, kFetchAdd},
         {kFetchAdd, kFetchAdd, kCompareSwap, kFetchAdd, kSend, kWrite, kRead, kFetchAdd}};
-    return kMixes[weights_][random_.below(8)];
+    return config_.only.value_or(kMixes[weights_][random_.below(8)]);
   }
 
   uint64_t length() {
@@ -96,12 +96,12 @@ class Planner {
     Request& request = planned.request;
     const uint64_t offset = place(request.length);
     request.address = region::kAddress + offset;
-    planned.answer.resize(request.length);
-    if (random_.percent(40)) {
+    if (config_.only || random_.percent(40)) {
       request.key = config_.key_base + region::kReadOnly;
-      fill_pattern(config_.read_only_pattern, offset, planned.answer);
+      planned.from_read_only = true;
       return;
     }
+    planned.answer.resize(request.length);
     request.key = config_.key_base + region::kData;
     std::ranges::copy(std::span(model_).subspan(offset, request.length), planned.answer.begin());
     if (request.fenced) open_reads_.clear();

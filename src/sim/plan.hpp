@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/request.hpp"
@@ -29,6 +30,7 @@ struct Planned {
   uint64_t unreadable_from = UINT64_MAX;                             // own memory ends there
   bool unwritable = false;                                           // own memory can't take the answer
   std::vector<std::byte> answer;                                     // what a READ or atomic must bring
+  bool from_read_only = false;                                       // or the pattern of that region
   bool counts = false;                                               // one more at the host's counter
   uint64_t receive_bytes = 0;                                        // of the receive that it consumes
   bool starved = false;                                              // its receive never comes
@@ -43,9 +45,10 @@ struct PlanConfig {
   uint32_t key_base = 0;  // of the peer
   uint32_t counter_key = 0;
   uint32_t mtu = 1024;
-  bool provokes = false;           // one request is at fault
-  bool may_starve = false;         // RNR retries are finite
-  uint64_t total_bytes = 1 << 20;  // budget
+  std::optional<engine::Request::Kind> only;  // all of this kind, as long as can be, and plain
+  bool provokes = false;                      // one request is at fault
+  bool may_starve = false;                    // RNR retries are finite
+  uint64_t total_bytes = 1 << 20;             // budget
 };
 
 [[nodiscard]] std::vector<Planned> make_plan(const PlanConfig& config, Random random);

@@ -21,7 +21,7 @@ struct Outcome {
 
 struct RunLimits {
   base::Duration longest = base::seconds(600);
-  uint64_t events = 20'000'000;
+  uint64_t events = 10'000'000;
   size_t trace_lines = 0;
 };
 

@@ -125,7 +125,7 @@ Scenario draw_scenario(uint64_t seed) {
   scenario.hosts = static_cast<uint32_t>(random.spread(2, 6));
   const uint64_t connections = random.spread(1, 8);
   // A few runs move megabytes, most do not: thousands of them must fit into seconds.
-  const uint64_t budget = random.percent(2) ? 4 << 20 : random.spread(64, 512 << 10) / connections + 64;
+  const uint64_t budget = random.percent(2) ? 4 << 20 : random.spread(64, 1 << 20) / connections + 64;
   for (uint32_t i = 0; i < connections; ++i)
     scenario.connections.push_back(draw_connection(random, scenario, i, budget));
   scenario.mishaps = draw_mishaps(random, scenario);
