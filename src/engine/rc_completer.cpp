@@ -76,12 +76,16 @@ void RcRequester::progressed(Instant now) {
   const auto answered = [&](Psn end) { return !reached.before(end); };
   std::erase_if(fetch_ends_, answered);
   std::erase_if(replay_ends_, answered);
-  if (overtaken_ || cursor_psn().before(reached)) {  // what we went back to has arrived after all
+  const bool arrived = overtaken_ || cursor_psn().before(reached);  // what we went back to, after all
+  if (arrived) {
     overtaken_ = false;
     cursor_packet_ = head_ == tail_ ? 0 : at(head_).done;
     cost_sent_ = cost_acknowledged();
-    if (timed_out_) window_.undo_timeout();
   }
+  if (timed_out_) window_.after_timeout(!arrived, shortest_, smoothed_);
+  // Not after a timeout, and step by step (Karn): on a path longer than we think every packet would be sent
+  // again before its answer comes, and the round trip never learnt.
+  if (!timed_out_) backoff_ /= 2;
   rnr_attempts_ = 0;
   rnr_until_ = {};
   recovering_ = false;
@@ -105,8 +109,6 @@ void RcRequester::take_sample(base::Duration sample) {
     smoothed_ += (sample - smoothed_) / 8;
     shortest_ = std::min(shortest_, sample);
   }
-  // Not by progress alone (Karn): on a path longer than our first guess every packet would be sent again
-  // before its answer comes, and the round trip never learnt.
   backoff_ = 0;
 }
 
@@ -231,7 +233,7 @@ void RcRequester::implied_loss(Instant now, Psn psn) {
 
 void RcRequester::lost(Instant now) {
   ++quick_tries_;
-  window_.on_loss();
+  window_.on_loss(shortest_, smoothed_);
   rewind();
   arm(now);
 }

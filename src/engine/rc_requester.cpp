@@ -18,8 +18,8 @@ namespace {
 constexpr uint32_t kAskEvery = 16;
 // A long READ is asked for in parts: its answers must fit the window, since nobody else holds them back.
 constexpr uint32_t kLongestFetch = 256 * 1024;
-constexpr base::Duration kFirstPatience = base::milliseconds(5);
-constexpr base::Duration kLeastPatience = base::milliseconds(1);
+constexpr base::Duration kFirstPatience = base::milliseconds(2);
+constexpr base::Duration kLeastPatience = std::chrono::microseconds(400);
 constexpr base::Duration kMostPatience = base::seconds(2);
 
 uint32_t packets_for(uint64_t length, uint32_t mtu) {
@@ -151,10 +151,14 @@ bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
     const uint64_t room =
         window_.size() - std::min<uint64_t>(cost_sent_ - cost_acknowledged(), window_.size());
     const uint64_t fits = std::min<uint64_t>(room, kLongestFetch) / (config_.mtu + Window::kPacketOverhead);
-    packets = static_cast<uint32_t>(std::clamp<uint64_t>(fits, 1, flight.packets - cursor_packet_));
+    uint32_t wanted = flight.packets - cursor_packet_;
     const Psn psn = flight.first + cursor_packet_;
     for (const Psn end : replay_ends_)
-      if (psn.before(end)) packets = std::min(packets, end.since(psn));
+      if (psn.before(end)) wanted = std::min(wanted, end.since(psn));
+    packets = static_cast<uint32_t>(std::clamp<uint64_t>(fits, 1, wanted));
+    // Not a packet at a time, as room comes: so many small ones would use up the fetches.
+    const uint64_t worthwhile = window_.size() / 4 / (config_.mtu + Window::kPacketOverhead);
+    if (packets < wanted && packets < worthwhile && cost_sent_ != cost_acknowledged()) return false;
     const uint64_t offset = uint64_t{cursor_packet_} * config_.mtu;
     packet.bth.operation = Operation::kReadRequest;
     packet.reth = {
@@ -217,8 +221,9 @@ Instant RcRequester::next_deadline() const {
 // common.
 base::Duration RcRequester::patience() const {
   base::Duration wait = smoothed_ == base::Duration{} ? kFirstPatience : smoothed_ + 4 * variation_;
-  wait = std::max(wait, kLeastPatience) * (1 << std::min(backoff_, 10u));
-  const auto spread = base::Duration(wait.count() / 4 * ((config_.chance + backoff_ * 7) % 16) / 16);
+  const unsigned step = std::min(backoff_, 20u);
+  wait = std::max(wait, kLeastPatience) * ((2 + step % 2) << step / 2) / 2;
+  const auto spread = base::Duration(wait.count() / 2 * (config_.chance >> 24) / 256);
   wait = std::min(wait + spread, kMostPatience);
   return config_.timeout == base::Duration{} ? wait : std::min(wait, config_.timeout);
 }
@@ -239,6 +244,7 @@ void RcRequester::on_timer(Instant now) {
     return;
   }
   ++backoff_;
+  config_.chance = config_.chance * 1664525 + 1013904223;
   window_.on_timeout();
   timed_out_ = true;
   rewind();
