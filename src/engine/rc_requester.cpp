@@ -104,8 +104,8 @@ bool RcRequester::poll_transmit(Instant now, PacketSink& sink) {
   if (cursor_packet_ == 0 && !may_start(flight)) return false;
   const uint64_t under_way = cost_sent_ - cost_acknowledged();
   if (under_way > 0 && under_way >= window_.size()) return false;
-  // After an RNR NAK one packet finds out whether the responder is ready now.
-  if (under_way > 0 && rnr_attempts_ > 0) return false;
+  // After an RNR NAK or a timeout one packet finds out whether the responder is ready, or there.
+  if (under_way > 0 && (rnr_attempts_ > 0 || timed_out_)) return false;
   if (!sink.ready()) return false;
   return flight.request.fetches() ? send_fetch(now, flight, sink) : send_piece(now, flight, sink);
 }
