@@ -69,6 +69,7 @@ class Endpoint final : public engine::RequesterHost, public engine::ResponderAct
   [[nodiscard]] bool in_error() const { return trouble_ != Trouble::kNone; }
   [[nodiscard]] bool finished() const { return in_error() || ended_ == plan_.size(); }
   [[nodiscard]] base::Instant finished_at() const { return finished_at_; }
+  [[nodiscard]] size_t planned() const { return plan_.size(); }
   // Something happened that lets the peer's requests end in RETRY_EXC.
   void excuse() { excused_ = true; }
   void vanish() { trouble_ = Trouble::kVanished; }

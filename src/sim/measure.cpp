@@ -29,9 +29,11 @@ Scenario scenario_of(const StreamConfig& config) {
       end.receives_at_once = static_cast<uint32_t>(config.requests);
       connection.plans[side].requests = 0;
     }
-    connection.plans[0].requests = config.requests;
-    connection.plans[0].only = config.kind;
-    connection.plans[0].longest = config.request_bytes;
+    // The data always goes to host 0; a READ is asked for by who gets it.
+    PlanConfig& plan = connection.plans[config.kind == engine::Request::Kind::kRead ? 1 : 0];
+    plan.requests = config.requests;
+    plan.only = config.kind;
+    plan.longest = config.request_bytes;
     scenario.connections.push_back(connection);
   }
   return scenario;
@@ -47,7 +49,7 @@ StreamResult measure_stream(const StreamConfig& config) {
   double longest = 0;
   for (const auto& host : world.hosts()) {
     for (const auto& endpoint : host->endpoints()) {
-      if (host->id() == 0) continue;
+      if (endpoint->planned() == 0) continue;
       const auto took = static_cast<double>((endpoint->finished_at() - EventQueue::kStart).count());
       result.of_connections.push_back(bits / took);
       longest = std::max(longest, took);

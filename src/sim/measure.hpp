@@ -1,4 +1,4 @@
-// How much passes: streams of equal requests from several hosts into one.
+// How much passes: streams of equal requests between several hosts and one, to which all the data goes.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace verbena::sim {
 
 struct StreamConfig {
   engine::Request::Kind kind = engine::Request::Kind::kWrite;
-  uint32_t senders = 1;  // hosts
+  uint32_t senders = 1;  // hosts that the data comes from
   uint32_t connections = 1;
   size_t requests = 64;  // of each connection
   uint64_t request_bytes = 1 << 20;

@@ -84,11 +84,13 @@ void Network::cross(Datagram datagram) {
     say("LOST", datagram);
     return give_back(std::move(datagram.bytes));
   }
-  if (random_.millionths(bad.damaged) && !datagram.bytes.empty()) {
+  const bool forged = random_.millionths(bad.forged);
+  if (forged || random_.millionths(bad.damaged)) {
     ++counters_.damaged;
-    say("damaged", datagram);
     for (uint64_t flips = random_.between(1, 4); flips > 0; --flips)
       datagram.bytes[random_.below(datagram.bytes.size())] ^= static_cast<std::byte>(random_.between(1, 255));
+    if (forged) roce::append_icrc(flow(datagram.from, datagram.to), 0, datagram.bytes);
+    say(forged ? "FORGED" : "damaged", datagram);
   }
   unsigned copies = 1;
   if (random_.millionths(bad.doubled)) {

@@ -27,6 +27,7 @@ struct Impairment {
   uint32_t lost = 0;
   uint32_t doubled = 0;
   uint32_t damaged = 0;
+  uint32_t forged = 0;         // damaged, but with an ICRC that fits: what no honest peer sends
   uint32_t overtaken = 0;      // held back, so that later ones come first
   base::Duration held_back{};  // by at most so much
   base::Duration delay{};      // one way, each datagram
