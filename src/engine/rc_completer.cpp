@@ -12,6 +12,12 @@ using base::Psn;
 using roce::Operation;
 namespace syndrome = roce::syndrome;
 
+namespace {
+// Going back on a NAK or an answer that shows a loss, without progress in between. Then it is the timer's
+// turn, which is slow: somebody who says NAK for ever mustn't keep us busy.
+constexpr unsigned kQuickTries = 8;
+}  // namespace
+
 DropReason RcRequester::on_packet(Instant now, const roce::Packet& packet) {
   if (failed_) return DropReason::kStaleAnswer;
   const Psn psn = packet.bth.psn;
@@ -65,34 +71,45 @@ void RcRequester::progressed(Instant now) {
   const Psn reached = unacknowledged();
   if (timing_ && timed_.before(reached)) {
     timing_ = false;
-    const base::Duration sample = now - timed_at_;
-    if (smoothed_ == base::Duration{}) {
-      smoothed_ = sample;
-      variation_ = sample / 2;
-    } else {
-      const base::Duration error = sample > smoothed_ ? sample - smoothed_ : smoothed_ - sample;
-      variation_ += (error - variation_) / 4;
-      smoothed_ += (sample - smoothed_) / 8;
-    }
+    take_sample(now - timed_at_);
   }
   const auto answered = [&](Psn end) { return !reached.before(end); };
   std::erase_if(fetch_ends_, answered);
   std::erase_if(replay_ends_, answered);
-  if (cursor_psn().before(reached)) {  // what we went back to has arrived after all
-    cursor_ = head_;
+  const bool arrived = overtaken_ || cursor_psn().before(reached);  // what we went back to, after all
+  if (arrived) {
+    overtaken_ = false;
     cursor_packet_ = head_ == tail_ ? 0 : at(head_).done;
     cost_sent_ = cost_acknowledged();
   }
-  backoff_ = 0;
+  if (timed_out_) window_.after_timeout(!arrived, shortest_, smoothed_);
+  // Not after a timeout, and step by step (Karn): on a path longer than we think every packet would be sent
+  // again before its answer comes, and the round trip never learnt.
+  if (!timed_out_) backoff_ /= 2;
   rnr_attempts_ = 0;
   rnr_until_ = {};
   recovering_ = false;
+  timed_out_ = false;
+  quick_tries_ = 0;
   stalled_since_ = now;
   if (reached == end_psn_)
     deadline_ = kNoDeadline;
   else
     arm(now);
   end_unreadable();
+}
+
+void RcRequester::take_sample(base::Duration sample) {
+  if (smoothed_ == base::Duration{}) {
+    smoothed_ = shortest_ = sample;
+    variation_ = sample / 2;
+  } else {
+    const base::Duration error = sample > smoothed_ ? sample - smoothed_ : smoothed_ - sample;
+    variation_ += (error - variation_) / 4;
+    smoothed_ += (sample - smoothed_) / 8;
+    shortest_ = std::min(shortest_, sample);
+  }
+  backoff_ = 0;
 }
 
 DropReason RcRequester::take_credits(const roce::Aeth& aeth) {
@@ -108,7 +125,7 @@ DropReason RcRequester::take_credits(const roce::Aeth& aeth) {
 DropReason RcRequester::on_acknowledge(Instant now, const roce::Packet& packet) {
   const uint8_t kind = packet.aeth.syndrome & syndrome::kKindMask;
   if (kind != syndrome::kAck) return on_nak(now, packet);
-  if (!acknowledge_before(now, packet.bth.psn + 1)) implied_loss(now);
+  if (!acknowledge_before(now, packet.bth.psn + 1)) implied_loss(now, packet.bth.psn);
   return take_credits(packet.aeth);
 }
 
@@ -117,14 +134,15 @@ DropReason RcRequester::on_nak(Instant now, const roce::Packet& packet) {
   const Psn psn = packet.bth.psn;
   // A NAK acknowledges what was before it; a fetch among that whose answer is missing comes first.
   if (!acknowledge_before(now, psn)) {
-    implied_loss(now);
+    implied_loss(now, psn);
     return DropReason::kNone;
   }
   if (failed_ || head_ == tail_) return DropReason::kStaleAnswer;
   if ((code & syndrome::kKindMask) == syndrome::kRnr) {
-    if (rnr_until_ != Instant{}) return DropReason::kStaleAnswer;
+    if (rnr_until_ != Instant{} || (rnr_attempts_ > 0 && !resent_)) return DropReason::kStaleAnswer;
     ++counters_.rnr_naks;
-    if (config_.rnr_retries < 7 && ++rnr_attempts_ > config_.rnr_retries) {
+    ++rnr_attempts_;
+    if (config_.rnr_retries < 7 && rnr_attempts_ > config_.rnr_retries) {
       fail_head(RequestStatus::kRnrRetryExceeded);
       return DropReason::kNone;
     }
@@ -136,11 +154,10 @@ DropReason RcRequester::on_nak(Instant now, const roce::Packet& packet) {
   switch (code) {
     case syndrome::kSequence:
       ++counters_.sequence_naks;
-      // A second one of the same gap was under way already when we went back.
-      if (recovering_) return DropReason::kStaleAnswer;
-      window_.on_loss();
-      rewind();
-      arm(now);
+      // A copy, or one of the same gap that was under way already when we went back.
+      if (rnr_until_ != Instant{} || (recovering_ && !second_try_answered(now)))
+        return DropReason::kStaleAnswer;
+      lost(now);
       return DropReason::kNone;
     case syndrome::kInvalidRequest:
       fail_head(RequestStatus::kRemoteInvalid);
@@ -159,7 +176,7 @@ DropReason RcRequester::on_nak(Instant now, const roce::Packet& packet) {
 DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet) {
   const Psn psn = packet.bth.psn;
   if (!acknowledge_before(now, psn)) {
-    implied_loss(now);
+    implied_loss(now, psn);
     return DropReason::kOutOfOrder;
   }
   if (failed_ || head_ == tail_) return DropReason::kStaleAnswer;
@@ -186,7 +203,7 @@ DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet
 
 DropReason RcRequester::on_atomic_acknowledge(Instant now, const roce::Packet& packet) {
   if (!acknowledge_before(now, packet.bth.psn)) {
-    implied_loss(now);
+    implied_loss(now, packet.bth.psn);
     return DropReason::kOutOfOrder;
   }
   if (failed_ || head_ == tail_) return DropReason::kStaleAnswer;
@@ -205,16 +222,38 @@ DropReason RcRequester::on_atomic_acknowledge(Instant now, const roce::Packet& p
 }
 
 // Something later was answered: what is at the head was lost on its way here. Further answers of the same
-// flight say the same again; then the timer watches over the second try.
-void RcRequester::implied_loss(Instant now) {
-  if (recovering_ || failed_) return;
+// flight say the same again; numbers that run backwards belong to the second try, so that is lost, too.
+void RcRequester::implied_loss(Instant now, Psn psn) {
+  const bool backwards = !last_answer_.before(psn);
+  last_answer_ = psn;
+  if (failed_ || (recovering_ && !(backwards && second_try_answered(now)))) return;
   ++counters_.implied_losses;
-  window_.on_loss();
+  lost(now);
+}
+
+void RcRequester::lost(Instant now) {
+  ++quick_tries_;
+  window_.on_loss(shortest_, smoothed_);
   rewind();
   arm(now);
 }
 
-void RcRequester::end_head(RequestStatus status) { host_.ended(head_++, status); }
+// Can what comes now be an answer to what was sent after going back? Small packets are faster than those that
+// were timed, so half a round trip will do.
+bool RcRequester::second_try_answered(Instant now) const {
+  return resent_ && quick_tries_ < kQuickTries && now - resent_at_ >= shortest_ / 2;
+}
+
+void RcRequester::end_head(RequestStatus status) {
+  // The host may post from within: nothing of what ends is looked at afterwards.
+  const uint32_t number = head_++;
+  if (cursor_ == number) {
+    cursor_ = head_;
+    cursor_packet_ = 0;
+    overtaken_ = true;
+  }
+  host_.ended(number, status);
+}
 
 // A request whose memory can't be read ends when all before it have.
 void RcRequester::end_unreadable() {

@@ -18,8 +18,8 @@ namespace {
 constexpr uint32_t kAskEvery = 16;
 // A long READ is asked for in parts: its answers must fit the window, since nobody else holds them back.
 constexpr uint32_t kLongestFetch = 256 * 1024;
-constexpr base::Duration kFirstPatience = base::milliseconds(5);
-constexpr base::Duration kLeastPatience = base::milliseconds(1);
+constexpr base::Duration kFirstPatience = base::milliseconds(2);
+constexpr base::Duration kLeastPatience = std::chrono::microseconds(400);
 constexpr base::Duration kMostPatience = base::seconds(2);
 
 uint32_t packets_for(uint64_t length, uint32_t mtu) {
@@ -95,11 +95,17 @@ bool RcRequester::may_start(const Flight& flight) const {
 
 bool RcRequester::poll_transmit(Instant now, PacketSink& sink) {
   if (failed_ || cursor_ == tail_ || now < rnr_until_) return false;
+  if (rnr_until_ != Instant{}) {
+    rnr_until_ = {};
+    deadline_ = kNoDeadline;  // the timer starts with what is sent next
+  }
   Flight& flight = at(cursor_);
   if (flight.unreadable) return false;
   if (cursor_packet_ == 0 && !may_start(flight)) return false;
   const uint64_t under_way = cost_sent_ - cost_acknowledged();
   if (under_way > 0 && under_way >= window_.size()) return false;
+  // After an RNR NAK or a timeout one packet finds out whether the responder is ready, or there.
+  if (under_way > 0 && (rnr_attempts_ > 0 || timed_out_)) return false;
   if (!sink.ready()) return false;
   return flight.request.fetches() ? send_fetch(now, flight, sink) : send_piece(now, flight, sink);
 }
@@ -132,7 +138,7 @@ bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
   packet.invalidate_key = request.imm;
   packet.payload = room;
   sink.commit(packet);
-  sent(now, packet.bth.psn, 1);
+  sent(now, packet.bth.psn, 1, packet.bth.ack_request);
   return true;
 }
 
@@ -145,10 +151,14 @@ bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
     const uint64_t room =
         window_.size() - std::min<uint64_t>(cost_sent_ - cost_acknowledged(), window_.size());
     const uint64_t fits = std::min<uint64_t>(room, kLongestFetch) / (config_.mtu + Window::kPacketOverhead);
-    packets = static_cast<uint32_t>(std::clamp<uint64_t>(fits, 1, flight.packets - cursor_packet_));
+    uint32_t wanted = flight.packets - cursor_packet_;
     const Psn psn = flight.first + cursor_packet_;
     for (const Psn end : replay_ends_)
-      if (psn.before(end)) packets = std::min(packets, end.since(psn));
+      if (psn.before(end)) wanted = std::min(wanted, end.since(psn));
+    packets = static_cast<uint32_t>(std::clamp<uint64_t>(fits, 1, wanted));
+    // Not a packet at a time, as room comes: so many small ones would use up the fetches.
+    const uint64_t worthwhile = window_.size() / 4 / (config_.mtu + Window::kPacketOverhead);
+    if (packets < wanted && packets < worthwhile && cost_sent_ != cost_acknowledged()) return false;
     const uint64_t offset = uint64_t{cursor_packet_} * config_.mtu;
     packet.bth.operation = Operation::kReadRequest;
     packet.reth = {
@@ -167,20 +177,25 @@ bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
   packet.bth.ack_request = true;
   sink.commit(packet);
   fetch_ends_.push_back(packet.bth.psn + packets);
-  sent(now, packet.bth.psn, packets);
+  sent(now, packet.bth.psn, packets, true);
   return true;
 }
 
-void RcRequester::sent(Instant now, Psn psn, uint32_t packets) {
+void RcRequester::sent(Instant now, Psn psn, uint32_t packets, bool asks) {
   const Flight& flight = at(cursor_);
   ++counters_.packets;
   const Psn after = psn + packets;
   if (psn.before(end_psn_)) {
     ++counters_.retransmitted;
-  } else if (!timing_) {
-    timing_ = true;  // Karn: only what was never sent before tells the round trip
+    if (!timed_.before(psn)) timing_ = timing_ && !timed_.before(after);
+  } else if (!timing_ && asks) {
+    timing_ = true;  // Karn: only what was sent once tells the round trip
     timed_ = psn;
     timed_at_ = now;
+  }
+  if (recovering_ && !resent_) {
+    resent_ = true;
+    resent_at_ = now;
   }
   if (end_psn_.before(after)) end_psn_ = after;
   cursor_packet_ += packets;
@@ -206,8 +221,9 @@ Instant RcRequester::next_deadline() const {
 // common.
 base::Duration RcRequester::patience() const {
   base::Duration wait = smoothed_ == base::Duration{} ? kFirstPatience : smoothed_ + 4 * variation_;
-  wait = std::max(wait, kLeastPatience) * (1 << std::min(backoff_, 10u));
-  const auto spread = base::Duration(wait.count() / 4 * ((config_.chance + backoff_ * 7) % 16) / 16);
+  const unsigned step = std::min(backoff_, 20u);
+  wait = std::max(wait, kLeastPatience) * ((2 + step % 2) << step / 2) / 2;
+  const auto spread = base::Duration(wait.count() / 2 * (config_.chance >> 24) / 256);
   wait = std::min(wait + spread, kMostPatience);
   return config_.timeout == base::Duration{} ? wait : std::min(wait, config_.timeout);
 }
@@ -228,7 +244,9 @@ void RcRequester::on_timer(Instant now) {
     return;
   }
   ++backoff_;
+  config_.chance = config_.chance * 1664525 + 1013904223;
   window_.on_timeout();
+  timed_out_ = true;
   rewind();
   arm(now);
 }
@@ -254,8 +272,8 @@ void RcRequester::rewind() {
   for (const Psn end : fetch_ends_)
     if (std::ranges::find(replay_ends_, end) == replay_ends_.end()) replay_ends_.push_back(end);
   fetch_ends_.clear();
-  timing_ = false;
   recovering_ = true;
+  resent_ = false;
 }
 
 }  // namespace verbena::engine

@@ -83,7 +83,7 @@ class RcRequester {
   [[nodiscard]] bool may_start(const Flight& flight) const;
   bool send_piece(base::Instant now, Flight& flight, PacketSink& sink);
   bool send_fetch(base::Instant now, Flight& flight, PacketSink& sink);
-  void sent(base::Instant now, base::Psn psn, uint32_t packets);
+  void sent(base::Instant now, base::Psn psn, uint32_t packets, bool asks);
 
   [[nodiscard]] bool acknowledge_before(base::Instant now, base::Psn psn);
   DropReason on_acknowledge(base::Instant now, const roce::Packet& packet);
@@ -98,7 +98,10 @@ class RcRequester {
   void rewind();
   void arm(base::Instant now);
   [[nodiscard]] base::Instant gives_up_at() const;
-  void implied_loss(base::Instant now);
+  void implied_loss(base::Instant now, base::Psn psn);
+  void lost(base::Instant now);
+  [[nodiscard]] bool second_try_answered(base::Instant now) const;
+  void take_sample(base::Duration sample);
   [[nodiscard]] base::Duration patience() const;
 
   RcRequesterConfig config_;
@@ -129,13 +132,20 @@ class RcRequester {
   unsigned backoff_ = 0;
   base::Instant rnr_until_{};
   unsigned rnr_attempts_ = 0;
-  bool recovering_ = false;  // went back since the last progress
+  bool recovering_ = false;   // went back since the last progress
+  bool timed_out_ = false;    // because nothing came for long
+  unsigned quick_tries_ = 0;  // times that it went back at once since then
+  bool resent_ = false;       // and sent something since
+  bool overtaken_ = false;    // acknowledgements passed the cursor
+  base::Instant resent_at_{};
+  base::Psn last_answer_;  // of those that came too early
 
   bool timing_ = false;
   base::Psn timed_;
   base::Instant timed_at_{};
   base::Duration smoothed_{};
   base::Duration variation_{};
+  base::Duration shortest_{};
   Counters counters_;
 };
 

@@ -14,7 +14,7 @@ namespace syndrome = roce::syndrome;
 namespace {
 
 constexpr uint32_t kLongestMessage = 1u << 31;  // IBA 9.7.4.1.1
-constexpr size_t kDuePerFetch = 4;              // answers asked for again pile up only as far
+constexpr size_t kAgainPerFetch = 4;            // answers asked for again pile up only as far
 
 uint8_t syndrome_of(Verdict verdict) {
   switch (nak_of(verdict)) {
@@ -44,39 +44,58 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
 RcResponder::RcResponder(const RcResponderConfig& config, ResponderActions& actions)
     : config_(config), actions_(actions), expected_(config.first_psn), jobs_(std::max(config.fetches, 1u)) {
-  due_.reserve(jobs_.size() * kDuePerFetch);
+  due_.reserve(jobs_.size() * (1 + kAgainPerFetch));
 }
 
 DropReason RcResponder::on_packet(Instant, const roce::Packet& packet) {
   if (!packet.info().request) return DropReason::kBadOpcode;
   const Psn psn = packet.bth.psn;
-  if (failed_) {
-    // Our NAK may have been lost: without another one the requester would never learn why.
-    if (psn == nak_psn_) nak_ = last_nak_;
-    return DropReason::kSilence;
-  }
+  if (failed_) return on_packet_after_failure(packet);
   if (psn.before(expected_)) return on_duplicate(packet);
-  if (psn != expected_) {
-    if (!gap_told_) {
-      gap_told_ = true;
-      nak_ = syndrome::kSequence;
-      nak_psn_ = expected_;
-    }
-    return DropReason::kOutOfOrder;
-  }
+  if (psn != expected_) return on_gap(psn);
   const Verdict verdict = shape_fits(packet) ? carry_out(packet) : Verdict::kBadSequence;
   if (verdict != Verdict::kDone) return refuse(verdict, packet);
 
-  gap_told_ = false;
-  nak_ = 0;
   const auto& info = packet.info();
   if (info.last) msn_ = (msn_ + 1) & 0xffffff;
   if (info.last && (info.send || info.write)) message_ = Message::kNone;
   if (info.send || info.write) {
     expected_ = expected_ + 1;
     ack_due_ = ack_due_ || packet.bth.ack_request;
+  } else {
+    ack_due_ = false;  // its answer acknowledges what came before
+  }
+  if (nak_ == syndrome::kSequence && !gap_last_.before(expected_)) {
+    // It only came late. What came after it was dropped all the same, and must be asked for.
+    nak_psn_ = expected_;
+  } else {
+    gap_told_ = false;
+    nak_ = 0;
   }
   return DropReason::kNone;
+}
+
+// One NAK for each time that the requester goes through its packets (IBA 9.7.5.2.8 has one for a gap):
+// numbers that run backwards mean that it went back, and that what was missing is missing again.
+DropReason RcResponder::on_gap(Psn psn) {
+  if (nak_ == 0 && (!gap_told_ || !gap_last_.before(psn))) {
+    nak_ = syndrome::kSequence;
+    nak_psn_ = expected_;
+  }
+  gap_told_ = true;
+  gap_last_ = psn;
+  return DropReason::kOutOfOrder;
+}
+
+// Our NAK may have been lost: without another one the requester would never learn why. It stands for all
+// acknowledgements before it, too, but not for the answers of READs and atomics.
+DropReason RcResponder::on_packet_after_failure(const roce::Packet& packet) {
+  const Psn psn = packet.bth.psn;
+  if (nak_psn_.before(psn)) return DropReason::kSilence;
+  const auto& info = packet.info();
+  if (psn.before(nak_psn_) && !info.send && !info.write) return replay(packet);
+  nak_ = last_nak_;
+  return DropReason::kSilence;
 }
 
 // IBA 9.7.4.1.2 and 9.8.2.1.2: order within a message, lengths of its packets.
@@ -191,13 +210,12 @@ Verdict RcResponder::on_atomic(const roce::Packet& packet) {
 // False: the requester has more of them under way than it was granted (IBA 9.7.7.2.4).
 bool RcResponder::add_job(const Job& made) {
   const uint32_t oldest = jobs_made_ - static_cast<uint32_t>(jobs_.size());
-  for (const Due& due : due_)
-    if (due.job == oldest) return false;
-  if (due_.size() == due_.capacity()) return false;
+  // It was answered, or this request wouldn't be here: who asks for it again is a late copy.
+  std::erase_if(due_, [&](const Due& due) { return due.job == oldest && due.again; });
+  if (std::ranges::any_of(due_, [&](const Due& due) { return due.job == oldest; })) return false;
   job(jobs_made_) = made;
   due_.push_back({.job = jobs_made_, .end = made.packets});
   ++jobs_made_;
-  ack_due_ = false;  // its answer acknowledges what came before
   return true;
 }
 
@@ -229,47 +247,68 @@ DropReason RcResponder::replay(const roce::Packet& packet) {
       end = index + std::max<uint32_t>((packet.reth.length + config_.mtu - 1) / config_.mtu, 1);
     }
     // What is still to be sent of it need not be sent twice.
+    for (const Due& due : due_)
+      if (due.job == number && due.next <= index && end <= due.end) return DropReason::kDuplicate;
     std::erase_if(due_,
                   [&](const Due& due) { return due.job == number && due.next >= index && due.end <= end; });
-    if (due_.size() == due_.capacity()) return DropReason::kNoRoom;
-    due_.push_back({.job = number, .begin = index, .next = index, .end = end});
+    if (std::ranges::count_if(due_, &Due::again) >= static_cast<ptrdiff_t>(jobs_.size() * kAgainPerFetch))
+      return DropReason::kNoRoom;
+    // In the order of their numbers: the requester takes answers in no other.
+    const auto later =
+        std::ranges::find_if(due_, [&](const Due& due) { return psn.before(job(due.job).first + due.next); });
+    due_.insert(later, {.job = number, .begin = index, .next = index, .end = end, .again = true});
     return DropReason::kDuplicate;
   }
   return DropReason::kReplayForgotten;
 }
 
+// In each case what follows it isn't told of: it would be sent again at once, and in vain.
 DropReason RcResponder::refuse(Verdict verdict, const roce::Packet& packet) {
   switch (verdict) {
     case Verdict::kSilence:
+      gap_told_ = true;
+      gap_last_ = expected_;
+      nak_ = 0;
+      ack_due_ = false;
       return DropReason::kSilence;
     case Verdict::kNotReady:
       gap_told_ = true;
+      gap_last_ = expected_;
       nak_ = static_cast<uint8_t>(syndrome::kRnr | (config_.rnr_timer & 0x1f));
       nak_psn_ = expected_;
       return DropReason::kNotReady;
     case Verdict::kNoRoom:
     case Verdict::kAsk:
       gap_told_ = true;
+      gap_last_ = expected_;
+      nak_ = 0;
       return DropReason::kNoRoom;
     default:
-      break;
+      fail(verdict, packet.info().write && has_imm(packet.bth.operation), expected_);
+      return DropReason::kNone;
   }
+}
+
+void RcResponder::fail(Verdict verdict, bool consumes_receive, Psn psn) {
   failed_ = true;
   last_nak_ = nak_ = syndrome_of(verdict);
-  nak_psn_ = expected_;
-  const bool consumes = packet.info().write && has_imm(packet.bth.operation);
-  if (actions_.fail(verdict, consumes) == Verdict::kNoRoom) {
-    untold_ = verdict;
-    untold_consumes_ = consumes;
-  }
-  return DropReason::kNone;
+  nak_psn_ = psn;
+  untold_ = verdict;
+  untold_consumes_ = consumes_receive;
+  tell_failure();
+}
+
+// READs before the one at fault are answered first: a queue pair in ERR reads no memory.
+void RcResponder::tell_failure() {
+  if (untold_ == Verdict::kDone || !due_.empty()) return;
+  if (actions_.fail(untold_, untold_consumes_) != Verdict::kNoRoom) untold_ = Verdict::kDone;
 }
 
 bool RcResponder::poll_transmit(Instant, PacketSink& sink) {
-  if (untold_ != Verdict::kDone && actions_.fail(untold_, untold_consumes_) != Verdict::kNoRoom)
-    untold_ = Verdict::kDone;
-  if (!has_answers() || !sink.ready()) return false;
+  tell_failure();
+  if (!sink.ready()) return false;
   if (!due_.empty()) return send_due(sink);
+  if (nak_ == 0 && !ack_due_) return false;
   if (nak_ != 0) {
     send_aeth(nak_, nak_psn_, sink);
     nak_ = 0;
@@ -331,12 +370,10 @@ bool RcResponder::send_read_response(Due& due, PacketSink& sink) {
       actions_.read({kept.range.key, kept.range.address + offset, length}, {&into, 1}, Tail::kAnyOrder);
   if (verdict == Verdict::kNoRoom || verdict == Verdict::kAsk) return false;
   if (verdict != Verdict::kDone) {
-    const Psn psn = packet.bth.psn;
     due_.clear();
-    if (verdict == Verdict::kSilence) return false;
+    if (verdict == Verdict::kSilence) return nak_ != 0;
     // The region went away between two answers: the READ ends there.
-    (void)refuse(verdict, packet);
-    nak_psn_ = psn;
+    fail(verdict, false, packet.bth.psn);
     return true;
   }
   packet.aeth = {static_cast<uint8_t>(syndrome::kAck | credit_code(actions_.credits())), kept.msn};

@@ -30,7 +30,9 @@ class RcResponder {
   DropReason on_packet(base::Instant now, const roce::Packet& packet);
   // Sends one answer, if one is due. Called after a batch of packets, so that one acknowledgement serves all.
   bool poll_transmit(base::Instant now, PacketSink& sink);
-  [[nodiscard]] bool has_answers() const { return ack_due_ || nak_ != 0 || !due_.empty(); }
+  [[nodiscard]] bool has_answers() const {
+    return ack_due_ || nak_ != 0 || !due_.empty() || untold_ != Verdict::kDone;
+  }
   void set_rnr_timer(uint8_t code) { config_.rnr_timer = code; }
   // The queue pair went to ERR: nothing is answered any more but the NAK that says so.
   [[nodiscard]] bool failed() const { return failed_; }
@@ -55,8 +57,11 @@ class RcResponder {
     uint32_t begin = 0;
     uint32_t next = 0;
     uint32_t end = 0;
+    bool again = false;
   };
   [[nodiscard]] DropReason on_duplicate(const roce::Packet& packet);
+  [[nodiscard]] DropReason on_gap(base::Psn psn);
+  [[nodiscard]] DropReason on_packet_after_failure(const roce::Packet& packet);
   [[nodiscard]] DropReason replay(const roce::Packet& packet);
   [[nodiscard]] bool shape_fits(const roce::Packet& packet) const;
   [[nodiscard]] Verdict carry_out(const roce::Packet& packet);
@@ -65,6 +70,8 @@ class RcResponder {
   [[nodiscard]] Verdict on_read(const roce::Packet& packet);
   [[nodiscard]] Verdict on_atomic(const roce::Packet& packet);
   [[nodiscard]] DropReason refuse(Verdict verdict, const roce::Packet& packet);
+  void fail(Verdict verdict, bool consumes_receive, base::Psn psn);
+  void tell_failure();
   [[nodiscard]] bool add_job(const Job& job);
   [[nodiscard]] Job& job(uint32_t number) { return jobs_[number % jobs_.size()]; }
   bool send_due(PacketSink& sink);
@@ -79,7 +86,8 @@ class RcResponder {
   bool failed_ = false;
   uint8_t last_nak_ = 0;             // of the failure: told again when asked again
   bool gap_told_ = false;            // a NAK is out: nothing more of this gap is told
-  Verdict untold_ = Verdict::kDone;  // a failure that the actions had no room for yet
+  base::Psn gap_last_;               // the last packet that came after the gap
+  Verdict untold_ = Verdict::kDone;  // a failure that the actions weren't told of yet
   bool untold_consumes_ = false;
 
   Message message_ = Message::kNone;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/time.hpp"
+
 namespace verbena::engine {
 
 // Slow start, then additive increase; halved once per loss, one packet after a timeout. In units of cost: a
@@ -11,6 +13,8 @@ namespace verbena::engine {
 class Window {
  public:
   static constexpr uint32_t kPacketOverhead = 512;
+  static constexpr double kLargestCut = 0.5;
+  static constexpr double kSmallestCut = 0.94;
 
   Window() = default;
   Window(uint32_t packet_cost, uint32_t most)
@@ -26,19 +30,36 @@ class Window {
       earned_ += cost;
       if (earned_ >= size_) {
         earned_ -= size_;
-        size_ += packet_;
+        size_ += std::min(packet_, size_ / 8);
       }
     }
     size_ = std::min(size_, most_);
   }
-  void on_loss() {
-    threshold_ = size_ = std::max(size_ / 2, 2 * packet_);
+  // By how much the shortest round trip is shorter than the usual one tells what waits in queues and, so, may
+  // have been dropped there; without any it was chance, and to send much less would not help. Of what is on
+  // the way all is sent again, so that what waits is kept short.
+  void on_loss(base::Duration shortest, base::Duration usual) {
+    const double share =
+        usual.count() == 0 ? 0 : static_cast<double>(shortest.count()) / static_cast<double>(usual.count());
+    size_ = static_cast<uint32_t>(size_ * std::clamp(share, kLargestCut, kSmallestCut));
+    threshold_ = size_ = std::max(size_, packet_);
     earned_ = 0;
   }
+  // One packet finds out whether anybody is there. Several timeouts in a row begin anew from there.
   void on_timeout() {
-    threshold_ = std::max(size_ / 2, 2 * packet_);
+    before_ = size_ > packet_ ? size_ : 0;
+    threshold_before_ = threshold_;
+    threshold_ = std::max(size_ / 2, packet_);
     size_ = packet_;
     earned_ = 0;
+  }
+  // The packet was answered. `lost`: it had been lost indeed; otherwise only the answer was late or lost.
+  void after_timeout(bool was_lost, base::Duration shortest, base::Duration usual) {
+    if (before_ == 0) return;
+    size_ = before_;
+    threshold_ = threshold_before_;
+    if (was_lost) on_loss(shortest, usual);
+    before_ = 0;
   }
 
  private:
@@ -46,6 +67,8 @@ class Window {
   uint32_t most_ = 1;
   uint32_t size_ = 1;
   uint32_t threshold_ = 1;
+  uint32_t before_ = 0;  // size before the timeout, if it was the first in a row
+  uint32_t threshold_before_ = 0;
   uint64_t earned_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // What the subcommands do; main.cpp reads the command line. Each returns the exit status.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ int list_devices(const DeviceOptions& options, bool as_json);
 int show_agent(bool as_json);
 int stop_agent(bool force);
 int run_system_agent();
+
+struct SimOptions {
+  uint64_t seeds = 1000;
+  uint64_t from = 1;
+  bool trace = false;
+};
+// 1: a seed failed; it is printed with its packets.
+int simulate(const SimOptions& options);
 
 // "verbena: SENTENCE" on stderr; returns the exit status for it.
 int complain(const base::Error& error);

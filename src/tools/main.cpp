@@ -48,6 +48,7 @@ constexpr int kUsageError = 2;
 struct CommandLine {
   RunOptions run;
   DeviceOptions devices;
+  SimOptions sim;
   bool json = false;
   bool force = false;
   bool system = false;
@@ -115,6 +116,17 @@ void add_agent(CLI::App& app, CommandLine& line) {
   });
 }
 
+void add_sim(CLI::App& app, CommandLine& line) {
+  auto* command = app.add_subcommand(
+      "sim",
+      "Run the wire's engine on virtual time in a network that loses, reorders, doubles and damages\n"
+      "packets; prints the seed that fails, with its packets, and exits 1");
+  command->add_option("--seeds", line.sim.seeds, "How many runs")->capture_default_str();
+  command->add_option("--from", line.sim.from, "The first one's seed")->capture_default_str();
+  command->add_flag("--trace", line.sim.trace, "Print all packets, also of runs that go well");
+  command->callback([&line] { line.status = simulate(line.sim); });
+}
+
 bool has_command(const CLI::App& app, const std::string& name) {
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
   return std::ranges::any_of(commands, [&](const CLI::App* command) { return command->get_name() == name; });
@@ -143,6 +155,7 @@ int read_command_line(std::span<char*> arguments) {
   add_run(app, line);
   add_devices(app, line);
   add_agent(app, line);
+  add_sim(app, line);
 
   const std::string first = arguments.size() > 1 ? arguments[1] : "-";
   if (first[0] != '-' && !has_command(app, first)) {  // CLI11 would only say that a subcommand is required

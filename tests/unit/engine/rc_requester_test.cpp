@@ -1,0 +1,219 @@
+// What a requester sends, and when.
+#include "engine/timers.hpp"
+#include "requester_script.hpp"
+
+namespace verbena::engine {
+namespace {
+
+class RcRequesterTest : public RequesterScript {};
+
+TEST_F(RcRequesterTest, CutsMessagesIntoPackets) {
+  open(usual());
+  send(0);
+  send(256);
+  send(257);
+  write(600);
+  write(0);
+  EXPECT_EQ(sent(), (Lines{"SendOnly 0 ack", "SendOnly 1 ack 256B", "SendFirst 2 256B", "SendLast 3 ack 1B",
+                           "WriteFirst 4 @1000+600 256B", "WriteMiddle 5 256B", "WriteLast 6 ack 88B",
+                           "WriteOnly 7 ack @1000+0"}));
+  EXPECT_EQ(sent(), Lines{});
+}
+
+TEST_F(RcRequesterTest, ImmediateAndSolicitedGoWithTheLastPacket) {
+  open(usual());
+  requester_->post(
+      {.kind = Request::Kind::kSend, .has_imm = true, .solicited = true, .imm = 0xabc, .length = 300});
+  requester_->post(
+      {.kind = Request::Kind::kWrite, .has_imm = true, .imm = 0xdef, .address = 0x1000, .length = 300});
+  EXPECT_EQ(sent(), (Lines{"SendFirst 0 256B", "SendLastImm 1 ack solicited imm abc 44B",
+                           "WriteFirst 2 @1000+300 256B", "WriteLastImm 3 ack imm def 44B"}));
+}
+
+TEST_F(RcRequesterTest, SendsNothingThatTheSinkHasNoRoomFor) {
+  open(usual());
+  send(10);
+  sink_.set_ready(false);
+  EXPECT_EQ(sent(), Lines{});
+  sink_.set_ready(true);
+  EXPECT_EQ(sent(), Lines{"SendOnly 0 ack 10B"});
+}
+
+TEST_F(RcRequesterTest, FetchesAreLimited) {
+  auto config = usual();
+  config.fetches = 2;
+  open(config);
+  read(10);
+  add(1);
+  read(10);
+  send(1);
+  EXPECT_EQ(sent(), (Lines{"ReadRequest 0 ack @1000+10", "FetchAdd 1 ack"}));
+  EXPECT_EQ(receive(response_packet(roce::Operation::kReadResponseOnly, 0, 10)), DropReason::kNone);
+  EXPECT_EQ(sent(), (Lines{"ReadRequest 2 ack @1000+10", "SendOnly 3 ack 1B"}));
+}
+
+TEST_F(RcRequesterTest, AFencedRequestWaitsForFetchesOnly) {
+  open(usual());
+  write(1);
+  read(10);
+  send(2, true);
+  send(3);
+  EXPECT_EQ(sent(), (Lines{"WriteOnly 0 ack @1000+1 1B", "ReadRequest 1 ack @1000+10"}));
+  EXPECT_EQ(ack(0), DropReason::kNone);
+  EXPECT_EQ(sent(), Lines{});
+  EXPECT_EQ(receive(response_packet(roce::Operation::kReadResponseOnly, 1, 10)), DropReason::kNone);
+  EXPECT_EQ(sent(), (Lines{"SendOnly 2 ack 2B", "SendOnly 3 ack 3B"}));
+  EXPECT_EQ(ended(), (Lines{"0", "1"}));
+}
+
+TEST_F(RcRequesterTest, AFenceWithoutFetchesIsNone) {
+  open(usual());
+  write(1);
+  send(2, true);
+  EXPECT_EQ(sent(), (Lines{"WriteOnly 0 ack @1000+1 1B", "SendOnly 1 ack 2B"}));
+}
+
+TEST_F(RcRequesterTest, TheWindowHoldsBackAndAsks) {
+  auto config = usual();
+  config.window_bytes = 3 * (kMtu + Window::kPacketOverhead);
+  open(config);
+  send(10 * kMtu);
+  EXPECT_EQ(sent(), (Lines{"SendFirst 0 256B", "SendMiddle 1 256B", "SendMiddle 2 ack 256B"}));
+  EXPECT_EQ(ack(2), DropReason::kNone);
+  EXPECT_EQ(sent(), (Lines{"SendMiddle 3 256B", "SendMiddle 4 256B", "SendMiddle 5 ack 256B"}));
+}
+
+TEST_F(RcRequesterTest, ALongReadIsAskedForInPartsThatFitTheWindow) {
+  auto config = usual();
+  config.window_bytes = 4 * (kMtu + Window::kPacketOverhead);
+  open(config);
+  read(10 * kMtu);
+  EXPECT_EQ(sent(), Lines{"ReadRequest 0 ack @1000+1024"});
+  for (uint32_t psn = 0; psn < 4; ++psn)
+    EXPECT_EQ(receive(response_packet(roce::Operation::kReadResponseMiddle, psn, kMtu)), DropReason::kNone);
+  EXPECT_EQ(sent(), Lines{"ReadRequest 4 ack @1400+1024"});
+  EXPECT_EQ(scattered(), (Lines{"0: 0+256", "0: 256+256", "0: 512+256", "0: 768+256"}));
+  EXPECT_EQ(ended(), Lines{});
+}
+
+TEST_F(RcRequesterTest, CreditsHoldBackButOneMessageAlwaysGoes) {
+  open(usual());
+  for (int i = 0; i < 5; ++i) send(1);
+  EXPECT_EQ(sent().size(), 5u);                             // nothing is known of credits yet
+  EXPECT_EQ(receive(ack_packet(4, 0)), DropReason::kNone);  // none left
+  for (int i = 0; i < 3; ++i) send(1);
+  write(1);
+  EXPECT_EQ(sent(), Lines{"SendOnly 5 ack 1B"});
+  EXPECT_EQ(receive(ack_packet(5, 1)), DropReason::kNone);  // one
+  EXPECT_EQ(sent(), Lines{"SendOnly 6 ack 1B"});
+  // The same acknowledgement again, with what has been posted since.
+  EXPECT_EQ(receive(ack_packet(5, 2)), DropReason::kNone);
+  EXPECT_EQ(sent(), (Lines{"SendOnly 7 ack 1B", "WriteOnly 8 ack @1000+1 1B"}));
+}
+
+TEST_F(RcRequesterTest, UnreadableMemoryEndsTheRequestInItsTurn) {
+  open(usual());
+  send(1);
+  send(600);
+  send(1);
+  unreadable_ = 1;
+  unreadable_from_ = 300;
+  EXPECT_EQ(sent(), (Lines{"SendOnly 0 ack 1B", "SendFirst 1 256B"}));
+  EXPECT_EQ(ended(), Lines{});
+  EXPECT_EQ(ack(0), DropReason::kNone);
+  EXPECT_EQ(ended(), (Lines{"0", "1 status 1"}));
+  EXPECT_TRUE(requester_->failed());
+  EXPECT_EQ(sent(), Lines{});
+  EXPECT_EQ(requester_->next_deadline(), kNoDeadline);
+}
+
+TEST_F(RcRequesterTest, UnreadableMemoryOfTheFirstRequestEndsItAtOnce) {
+  open(usual());
+  send(1);
+  unreadable_ = 0;
+  EXPECT_EQ(sent(), Lines{});
+  EXPECT_EQ(ended(), Lines{"0 status 1"});
+}
+
+TEST_F(RcRequesterTest, TimeoutProbesWithOnePacketThenGivesUp) {
+  open(usual());
+  send(600);
+  const auto begun = now_;
+  EXPECT_EQ(sent().size(), 3u);
+  EXPECT_LT(requester_->next_deadline(), at_us(4000));  // long before the queue pair's own timeout
+  unsigned probes = 0;
+  while (!requester_->failed()) {
+    ring();
+    if (const auto lines = sent(); !lines.empty()) {
+      EXPECT_EQ(lines, Lines{"SendFirst 0 ack 256B"});
+      ++probes;
+    }
+  }
+  EXPECT_EQ(now_, begun + std::chrono::milliseconds(8 * 67));
+  EXPECT_EQ(ended(), Lines{"0 status 5"});
+  EXPECT_GE(probes, 8u);
+  EXPECT_LE(probes, 40u);
+}
+
+TEST_F(RcRequesterTest, WithoutTimeoutItNeverGivesUp) {
+  auto config = usual();
+  config.timeout = {};
+  open(config);
+  send(1);
+  EXPECT_EQ(sent().size(), 1u);
+  for (int i = 0; i < 100; ++i) {
+    ring();
+    EXPECT_EQ(sent(), Lines{"SendOnly 0 ack 1B"});
+  }
+  EXPECT_FALSE(requester_->failed());
+  EXPECT_GT(now_, at_us(30'000'000));
+  EXPECT_EQ(ack(0), DropReason::kNone);
+  EXPECT_EQ(ended(), Lines{"0"});
+  EXPECT_EQ(requester_->next_deadline(), kNoDeadline);
+}
+
+TEST_F(RcRequesterTest, ALateAnswerUndoesTheTimeout) {
+  open(usual());
+  for (int i = 0; i < 8; ++i) send(1);
+  EXPECT_EQ(sent().size(), 8u);
+  const auto window = requester_->window().size();
+  ring();
+  EXPECT_EQ(sent(), Lines{"SendOnly 0 ack 1B"});
+  EXPECT_LT(requester_->window().size(), window);
+  EXPECT_EQ(ack(7), DropReason::kNone);  // only the acknowledgement was lost
+  EXPECT_EQ(ended().size(), 8u);
+  EXPECT_GE(requester_->window().size(), window);
+  EXPECT_EQ(sent(), Lines{});
+}
+
+TEST_F(RcRequesterTest, APostFromWithinAnEndIsSentLikeAnyOther) {
+  struct Poster final : RequesterHost {
+    bool gather(uint32_t, uint64_t, std::span<std::byte>) override { return true; }
+    bool scatter(uint32_t, uint64_t, std::span<const std::byte>, Tail) override { return true; }
+    void ended(uint32_t, RequestStatus) override {
+      requester->post({.kind = Request::Kind::kSend, .length = 1});
+    }
+    RcRequester* requester = nullptr;
+  } poster;
+  RcRequester requester({.first_psn = kFirst, .mtu = kMtu, .capacity = 1}, poster);
+  poster.requester = &requester;
+  requester.post({.kind = Request::Kind::kSend, .length = 1});
+  for (uint32_t psn = 0; psn < 5; ++psn) {
+    EXPECT_TRUE(requester.poll_transmit(now_, sink_));
+    EXPECT_FALSE(requester.poll_transmit(now_, sink_));
+    EXPECT_EQ(requester.on_packet(now_, ack_packet(psn)), DropReason::kNone);
+  }
+  EXPECT_EQ(sink_.take().back(), "SendOnly 4 ack 1B");
+}
+
+TEST_F(RcRequesterTest, NewRetryRulesCountForRequestsUnderWay) {
+  open(usual());
+  send(1);
+  EXPECT_EQ(sent().size(), 1u);
+  requester_->set_retry_rules(std::chrono::milliseconds(1), 0, 7);
+  ring();
+  EXPECT_EQ(ended(), Lines{"0 status 5"});
+}
+
+}  // namespace
+}  // namespace verbena::engine
