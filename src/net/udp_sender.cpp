@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/random.hpp"
 #include "net/socket_option.hpp"
 #include "net/steering.hpp"
 
@@ -14,7 +15,7 @@ namespace {
 constexpr size_t kSlots = 256;
 // Recognised peers by slot over IPv4, then over IPv6; then foreign ones over either.
 constexpr size_t kForeign = 2 * kSlots;
-constexpr size_t kSockets = kForeign + 2;
+constexpr size_t kSockets = kForeign + 1;
 
 // Nobody answers to these sockets' ports: what a stranger sends there must not fill memory.
 void accept_nothing(int socket) {
@@ -85,13 +86,25 @@ class Message {
   alignas(cmsghdr) std::byte control_[CMSG_SPACE(sizeof(in6_pktinfo)) + 3 * CMSG_SPACE(sizeof(int))]{};
 };
 
+// RoCEv2 asks for source ports from 0xC000 on (annex A17.9.2); should none be free, any will do.
+bool bind_high(int fd, sockaddr_in6& own, socklen_t length) {
+  for (int tries = 0; tries < 16; ++tries) {
+    own.sin6_port = htons(static_cast<uint16_t>(0xc000 | (base::random_u64() & 0x3fff)));
+    if (::bind(fd, reinterpret_cast<sockaddr*>(&own), length) == 0) return true;
+    if (errno != EADDRINUSE) return false;
+  }
+  own.sin6_port = 0;
+  return ::bind(fd, reinterpret_cast<sockaddr*>(&own), length) == 0;
+}
+
 }  // namespace
 
 UdpSender::UdpSender(int buffer_bytes) : buffer_bytes_(buffer_bytes), sockets_(kSockets) {}
 
 UdpSender::Socket& UdpSender::socket_for(const Route& route) {
   const size_t family = route.to.ipv4() ? 0 : 1;
-  Socket& socket = sockets_[route.recognised ? family * kSlots + route.slot.value : kForeign + family];
+  const bool by_slot = route.recognised || family == 1;
+  Socket& socket = sockets_[by_slot ? family * kSlots + route.slot.value : kForeign];
   // Made once: its port is part of packets that may have to be sent again.
   if (socket.port == 0) socket = make_socket(route);
   return socket;
@@ -110,14 +123,10 @@ UdpSender::Socket UdpSender::make_socket(const Route& route) const {
   const bool whole = ipv4 ? set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
                           : set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1) &&
                                 set_option(fd.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-  // Foreign peers get what hardware sends: no UDP checksum.
-  if (!route.recognised) {
-    if (ipv4)
-      set_option(fd.get(), SOL_SOCKET, SO_NO_CHECK, 1);
-    else
-      set_option(fd.get(), IPPROTO_UDP, UDP_NO_CHECK6_TX, 1);
-  }
-  if (!whole || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&own), length) != 0 ||
+  // Foreign peers get what hardware sends: no UDP checksum. IPv6 forbids that, and who ignores it over IPv4
+  // ignores it there, too.
+  if (!route.recognised && ipv4) set_option(fd.get(), SOL_SOCKET, SO_NO_CHECK, 1);
+  if (!whole || !bind_high(fd.get(), own, length) ||
       ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
     return {};
   const uint16_t port = ntohs(own.sin6_port);  // at the same place in both families

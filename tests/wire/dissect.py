@@ -1,0 +1,168 @@
+#!/usr/bin/python3 -B
+"""What leaves a host, in the words of tools that nobody here wrote: captures unmodified programs between two network
+namespaces, packet by packet as cut by the kernel, and has tshark dissect them and zlib check their ICRCs.
+
+Usage: dissect.py --bin VERBENA"""
+import argparse
+import os
+import shlex
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zlib
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "compat"))
+import hosts  # noqa: E402
+
+PROGRAMS = (
+    "ibv_rc_pingpong -g {gid} -n 20 -s 5000",
+    "ib_send_bw -x {gid} -F -n 20 -t 4 -s 20000",
+    "ib_write_bw -x {gid} -F -n 20 -t 4 -s 100000",
+    "ib_read_bw -x {gid} -F -n 20 -t 4 -s 100000",
+    "ib_atomic_bw -x {gid} -F -n 20 -t 4",
+)
+SERVER = hosts.ADDRESSES[0][0].split("/")[0]
+ROCE_PORT = 4791
+ETH_P_ALL = 3
+
+
+class Capture:
+    """Everything that passes veth0, in the pcap format."""
+
+    def __init__(self, path: Path):
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        self.socket.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+        self.socket.bind(("veth0", 0))
+        self.socket.settimeout(0.2)
+        self.file = path.open("wb")
+        self.file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        self.frames = []
+        self.stopping = False
+        self.thread = threading.Thread(target=self.read)
+        self.thread.start()
+
+    def read(self) -> None:
+        while True:
+            try:
+                frame = self.socket.recv(65536)
+            except TimeoutError:
+                if self.stopping:
+                    return
+                continue
+            self.frames.append(frame)
+
+    def end(self) -> list[bytes]:
+        self.stopping = True
+        self.thread.join()
+        self.socket.close()
+        for number, frame in enumerate(self.frames):
+            self.file.write(struct.pack("<IIII", number, 0, len(frame), len(frame)) + frame)
+        self.file.close()
+        return self.frames
+
+
+def roce(frame: bytes) -> tuple[bytes, bytes] | None:
+    """A frame's IP header and what follows it, if that is RoCEv2."""
+    kind = frame[12:14]
+    if kind == b"\x08\x00" and frame[23] == 17:
+        length = (frame[14] & 15) * 4
+        total = struct.unpack("!H", frame[16:18])[0]
+        ip, rest = frame[14:14 + length], frame[14 + length:14 + total]
+    elif kind == b"\x86\xdd" and frame[20] == 17:
+        total = struct.unpack("!H", frame[18:20])[0]
+        ip, rest = frame[14:54], frame[54:54 + total]
+    else:
+        return None
+    return (ip, rest) if struct.unpack("!H", rest[2:4])[0] == ROCE_PORT else None
+
+
+def icrc_is_right(ip: bytes, rest: bytes) -> bool:
+    """The second opinion: annex A17 by hand, with what may change on the way set to ones."""
+    ip, rest = bytearray(ip), bytearray(rest)
+    if ip[0] >> 4 == 4:
+        ip[1] = 0xFF  # type of service
+        ip[8] = 0xFF  # time to live
+        ip[10:12] = b"\xff\xff"
+    else:
+        ip[0] |= 0x0F  # traffic class, flow label
+        ip[1:4] = b"\xff\xff\xff"
+        ip[7] = 0xFF  # hop limit
+    rest[6:8] = b"\xff\xff"
+    rest[12] = 0xFF  # reserved, between pkey and destination
+    crc = zlib.crc32(b"\xff" * 8 + bytes(ip) + bytes(rest[:-4]))
+    return struct.pack("<I", crc) == bytes(rest[-4:])
+
+
+def tshark(path: Path, *more: str) -> list[str]:
+    run = subprocess.run(["tshark", "-n", "-r", str(path), *more], capture_output=True, text=True)
+    if run.returncode:
+        sys.exit(f"tshark: {run.stderr}")
+    return run.stdout.splitlines()
+
+
+def run(program: str, places: list, verbena: str) -> None:
+    command = [verbena, "run", "--", *shlex.split(program)]
+    server = subprocess.Popen([*places[0].prefix, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    time.sleep(0.7)
+    client = subprocess.run([*places[1].prefix, *command, SERVER], capture_output=True, text=True, timeout=60)
+    said = server.communicate(timeout=60)[0].decode()
+    if client.returncode or server.returncode:
+        sys.exit(f"{program}: ended with {client.returncode} and {server.returncode}\n{client.stdout}{client.stderr}{said}")
+
+
+def look_at(program: str, family: str, places: list, options, scratch: Path) -> list[str]:
+    path = scratch / "capture.pcap"
+    capture = Capture(path)
+    run(program, places, options.bin)
+    time.sleep(0.2)
+    packets = [found for frame in capture.end() if (found := roce(frame))]
+    named = f"{program} over {family}"
+    wrong = []
+    bad = sum(not icrc_is_right(ip, rest) for ip, rest in packets)
+    if bad or not packets:
+        wrong.append(f"{named}: {bad} of {len(packets)} ICRCs are wrong")
+    seen = tshark(path, "-Y", f"udp.dstport=={ROCE_PORT}", "-T", "fields", "-e", "infiniband.bth.opcode")
+    if len([opcode for opcode in seen if opcode]) != len(packets):
+        wrong.append(f"{named}: tshark sees {len(seen)} packets of InfiniBand, {len(packets)} were sent")
+    odd = tshark(path, "-Y", f"udp.port=={ROCE_PORT} && (_ws.malformed || _ws.expert)", "-T", "fields", "-e",
+                 "frame.number", "-e", "_ws.expert.message")
+    # The pingpong programs ask for a hop limit of 1 themselves.
+    wrong += [f"{named}: frame {line}" for line in odd if not line.endswith('"Time To Live" only 1')][:10]
+    print(f"{'FAIL' if wrong else 'pass'}  {named}: {len(packets)} packets", flush=True)
+    return wrong
+
+
+def inside(options) -> None:
+    places = hosts.make_hosts(2)
+    for place, link in zip(places, hosts.LINKS):
+        # What the capture sees is what a wire would.
+        subprocess.run([*place.prefix, "ethtool", "-K", link, "gso", "off", "tx-udp-segmentation", "off", "tx", "off"],
+                       check=True, stdout=subprocess.DEVNULL)
+    wrong = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for gid, family in ((0, "IPv4"), (1, "IPv6")):
+            for program in PROGRAMS:
+                wrong += look_at(program.format(gid=gid), family, places, options, Path(scratch))
+    print(*wrong, sep="\n")
+    sys.exit(1 if wrong else 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", required=True, help="the verbena command")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inside:
+        return inside(options)
+    own = ["unshare", "-n", "-m"] if os.geteuid() == 0 else ["unshare", "-r", "-n", "-m"]
+    # The pid namespace takes what is left behind with it.
+    os.execvp(own[0], [*own, "-p", "-f", "--kill-child", "--mount-proc", sys.executable, "-B", __file__, *sys.argv[1:], "--inside"])
+
+
+if __name__ == "__main__":
+    main()
