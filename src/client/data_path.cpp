@@ -9,7 +9,7 @@
 
 #include "client/host_tie.hpp"
 #include "client/introduction.hpp"
-#include "net/udp_link.hpp"
+#include "client/wire_link.hpp"
 
 namespace verbena::client {
 namespace {
@@ -76,7 +76,7 @@ base::Result<std::shared_ptr<wire::Port>> DataPath::port() {
         "root, serves all users");
   base::UniqueFd own(::fcntl(socket, F_DUPFD_CLOEXEC, 3));
   if (!own) return base::fail_errno("duplicating the RoCEv2 socket");
-  auto link = net::UdpLink::create(std::move(own));
+  auto link = make_wire_link(std::move(own));
   if (!link) return std::unexpected(link.error());
   port_ = std::make_shared<wire::Port>(std::move(*link), process_.slot(),
                                        [] { HostTie::instance()->wake_helper(); });

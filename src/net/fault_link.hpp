@@ -22,7 +22,7 @@ class FaultLink final : public Link {
   [[nodiscard]] const FaultCounters& incoming() const { return incoming_.counters(); }
 
   // When send_due() or receive() has a delayed packet to hand on; nothing: there is none.
-  [[nodiscard]] std::optional<base::Instant> next_deadline() const;
+  [[nodiscard]] std::optional<base::Instant> next_deadline() const override;
   // Sends delayed packets whose time has come, as each send does, too.
   void send_due();
 

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/numbers.hpp"
+#include "base/time.hpp"
 #include "net/address.hpp"
 #include "roce/icrc.hpp"
 
@@ -82,6 +84,9 @@ class Link {
   // Hands over what has come, without waiting; how many packets that were. When `budget` is reached no more
   // is fetched; what was fetched already is never kept back, so it can be exceeded by a few runs.
   virtual size_t receive(Sink& sink, size_t budget) = 0;
+
+  // When receive() has something to hand over though nothing comes in; on its thread.
+  [[nodiscard]] virtual std::optional<base::Instant> next_deadline() const { return {}; }
 
   // Readable when there is something to receive; -1: there is nothing to wait on, or it is gone.
   [[nodiscard]] virtual int fd() const = 0;

@@ -68,6 +68,7 @@ bool Port::drive(base::Instant now) {
     dirty_.clear();
     run_scheduled(now);
     if (now.ns >= greet_at_.load(std::memory_order_relaxed)) greet(now);
+    link_due_.store(link_->next_deadline().value_or(base::Instant{INT64_MAX}).ns, std::memory_order_relaxed);
     const std::lock_guard sending(sending_);
     transmitter_.flush();
   }
@@ -181,8 +182,9 @@ void Port::schedule(Connection& connection, base::Instant due, base::Instant now
 base::Instant Port::next_due() {
   const std::lock_guard lock(schedule_lock_);
   if (!ready_.empty()) return {};
-  const base::Instant greeting{greet_at_.load(std::memory_order_relaxed)};
-  return timers_.empty() ? greeting : std::min(timers_.top().due, greeting);
+  const base::Instant others{
+      std::min(greet_at_.load(std::memory_order_relaxed), link_due_.load(std::memory_order_relaxed))};
+  return timers_.empty() ? others : std::min(timers_.top().due, others);
 }
 
 void Port::run_scheduled(base::Instant now) {

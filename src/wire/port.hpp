@@ -123,6 +123,7 @@ class Port final : public verbs::Wire, private net::Sink {
   std::vector<uint16_t> due_;
   std::vector<Acquaintance> acquaintances_;
   std::atomic<int64_t> greet_at_ = INT64_MAX;
+  std::atomic<int64_t> link_due_ = INT64_MAX;
   base::Instant now_{};
   Counters counters_;
 

@@ -47,4 +47,24 @@ def rows() -> list[Row]:
     return found
 
 
-ROWS = rows()
+# Each end loses, doubles, reorders and delays what comes in.
+IMPAIRED = "VERBENA_FAULTS=loss=1%,duplicate=1%,reorder=1%,delay=10ms"
+
+
+def impaired(theme: str, row: Row) -> Row:
+    """`row` over a bad link."""
+    made = across(theme, row, f"{row.name}-impaired", 1500, timeout_s=180,
+                  shows=f"{row.shows}; 1 % lost, doubled, reordered, 10 ms delay")
+    return dataclasses.replace(made, users=(ROOT,), processes=tuple(
+        dataclasses.replace(process, command=("env", IMPAIRED, *process.command)) for process in made.processes))
+
+
+BAD_LINK = [
+    impaired("pingpong", pingpong.pingpong("check", "-g 0 -c -s 20000 -n 30", "each byte is checked", 20000, 30)),
+    impaired("send", send.perftest("bw", "ib_send_bw", "-n 30", "a stream of operations")),
+    impaired("write", write.perftest("bw", "ib_write_bw", "-n 30", "a stream of operations")),
+    impaired("read", read.perftest("bw", "ib_read_bw", "-n 30", "a stream of operations")),
+    impaired("atomic", atomic.perftest("bw", "ib_atomic_bw", "-n 30", "a stream of operations")),
+]
+
+ROWS = rows() + BAD_LINK
