@@ -12,6 +12,10 @@
 namespace verbena::client {
 namespace {
 
+// How long packets of a connection may still be under way after its end: what a peer's engine waits at most before
+// it sends again, and what networks of today hold back.
+constexpr base::Duration kTimewait = base::seconds(2);
+
 bool is_of_this_host(const arena::DeviceTable& table, const uint8_t* gid) {
   for (unsigned d = 0; d < table.device_count; ++d)
     for (unsigned p = 0; p < table.devices[d].port_count; ++p)
@@ -73,6 +77,7 @@ base::Result<verbs::PathPlan> DevicePaths::plan_wire(base::Qpn own, uint32_t dom
   auto port = data_->port();
   if (!port)
     return base::fail(port.error().code, fmt::format("QP 0x{:06x}: {}", own.value, port.error().sentence));
+  data_->process().arena().head().longest_timewait_ns = kTimewait.count();
   const auto& address = attributes.ah_attr;
   wire::RcPeering peering{.own = own,
                           .target = {attributes.dest_qp_num & 0xffffff},
