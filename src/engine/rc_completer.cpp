@@ -19,6 +19,7 @@ constexpr unsigned kQuickTries = 8;
 }  // namespace
 
 DropReason RcRequester::on_packet(Instant now, const roce::Packet& packet) {
+  if (packet.bth.service != roce::Service::kRc) return DropReason::kBadOpcode;
   if (failed_) return DropReason::kStaleAnswer;
   const Psn psn = packet.bth.psn;
   if (psn.before(unacknowledged())) {

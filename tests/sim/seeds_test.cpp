@@ -13,7 +13,7 @@ namespace {
 class Seeds : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(Seeds, AllIsWell) {
-  const uint64_t count = kSanitized ? 60 : 750;
+  const uint64_t count = kSanitized ? 60 : 1250;
   for (uint64_t seed = GetParam(); seed < GetParam() + count; ++seed) {
     const auto outcome = run_seed(seed);
     ASSERT_EQ(outcome.wrong, "") << to_line(draw_scenario(seed)) << "\nverbena sim --from " << seed
