@@ -49,7 +49,8 @@ base::Result<std::shared_ptr<DataPath>> DataPath::current() {
 
 DataPath::DataPath(arena::ProcessArena arena, base::Slot slot, uint32_t epoch)
     : process_(arena, slot), epoch_(epoch), tie_(HostTie::instance()) {
-  auto self = std::make_shared<local::Self>(arena, slot, epoch, [] { HostTie::instance()->wake_helper(); });
+  auto self = std::make_shared<local::Self>(arena, slot, epoch, process_.regions(),
+                                            [] { HostTie::instance()->wake_helper(); });
   exchange_ = std::make_shared<local::Exchange>(process_, std::move(self));
   process_.set_postman(exchange_);
   process_.arena().head().wants_wire = wants_wire() ? 1 : 0;
@@ -142,8 +143,7 @@ void DataPath::read_letters(bool alone) {
 }
 
 base::Instant DataPath::help(base::Instant now) {
-  auto& sleeps = process_.arena().rings_head().helper_sleeps.atomic();
-  sleeps.store(0);
+  exchange_->self().set_helper_sleeps(false);
   const uint64_t polls = process_.polls();
   const bool alone = alone_ = std::exchange(polls_seen_, polls) == polls;
   if (exchange_->has_letters()) read_letters(alone);
@@ -156,7 +156,7 @@ base::Instant DataPath::help(base::Instant now) {
   (void)process_.work();
   const base::Instant next = std::min(process_.pending().run_all(now), wire_due());
   // Asleep from here on: who leaves something must wake us. What was left just before is seen here.
-  sleeps.store(1);
+  exchange_->self().set_helper_sleeps(true);
   if (exchange_->has_letters()) return now;
   for (const auto& queue : process_.queues())
     if (process_.arena().bell(queue->index()).attention.get() != 0) return now;

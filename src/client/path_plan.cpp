@@ -12,8 +12,8 @@
 namespace verbena::client {
 namespace {
 
-// How long packets of a connection may still be under way after its end: what a peer's engine waits at most before
-// it sends again, and what networks of today hold back.
+// How long packets of a connection may still be under way after its end: what a peer's engine waits at most
+// before it sends again, and what networks of today hold back.
 constexpr base::Duration kTimewait = base::seconds(2);
 
 bool is_of_this_host(const arena::DeviceTable& table, const uint8_t* gid) {

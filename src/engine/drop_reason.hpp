@@ -22,6 +22,7 @@ enum class DropReason : uint8_t {
   kBrokenMessage,    // UC: part of a message whose other parts were lost
   kBadQkey,
   kTooLong,
+  kRefused,  // UC: key, bounds or access don't allow it
   kCount,
 };
 
@@ -29,7 +30,7 @@ enum class DropReason : uint8_t {
   constexpr std::string_view kNames[] = {"none",         "duplicate",  "replay_forgotten", "out_of_order",
                                          "not_ready",    "no_room",    "silence",          "stale_answer",
                                          "ghost_answer", "bad_answer", "bad_opcode",       "broken_message",
-                                         "bad_qkey",     "too_long"};
+                                         "bad_qkey",     "too_long",   "refused"};
   static_assert(sizeof kNames / sizeof kNames[0] == static_cast<unsigned>(DropReason::kCount));
   return kNames[static_cast<unsigned>(reason)];
 }

@@ -19,6 +19,7 @@ constexpr unsigned kQuickTries = 8;
 }  // namespace
 
 DropReason RcRequester::on_packet(Instant now, const roce::Packet& packet) {
+  if (packet.bth.service != roce::Service::kRc) return DropReason::kBadOpcode;
   if (failed_) return DropReason::kStaleAnswer;
   const Psn psn = packet.bth.psn;
   if (psn.before(unacknowledged())) {
@@ -48,6 +49,7 @@ DropReason RcRequester::on_packet(Instant now, const roce::Packet& packet) {
 bool RcRequester::acknowledge_before(Instant now, Psn psn) {
   bool moved = false;
   bool complete = true;
+  const uint64_t under_way = cost_sent_ - cost_acknowledged();
   while (head_ != tail_ && !failed_) {
     Flight& flight = at(head_);
     const Psn reached = flight.first + flight.done;
@@ -57,7 +59,7 @@ bool RcRequester::acknowledge_before(Instant now, Psn psn) {
       break;
     }
     const uint32_t done = std::min(psn.since(flight.first), flight.packets);
-    window_.on_progress(cost_until(flight, done) - cost_until(flight, flight.done));
+    window_.on_progress(cost_until(flight, done) - cost_until(flight, flight.done), under_way);
     flight.done = done;
     moved = true;
     if (done < flight.packets) break;
@@ -194,7 +196,8 @@ DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet
     fail_head(RequestStatus::kLocalProtection);
     return DropReason::kNone;
   }
-  window_.on_progress(cost_until(flight, index + 1) - cost_until(flight, index));
+  window_.on_progress(cost_until(flight, index + 1) - cost_until(flight, index),
+                      cost_sent_ - cost_acknowledged());
   ++flight.done;
   if (last) end_head(RequestStatus::kSuccess);
   progressed(now);
@@ -214,7 +217,7 @@ DropReason RcRequester::on_atomic_acknowledge(Instant now, const roce::Packet& p
     fail_head(RequestStatus::kLocalProtection);
     return DropReason::kNone;
   }
-  window_.on_progress(cost_until(flight, 1));
+  window_.on_progress(cost_until(flight, 1), cost_sent_ - cost_acknowledged());
   flight.done = 1;
   end_head(RequestStatus::kSuccess);
   progressed(now);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "engine/message.hpp"
 #include "engine/timers.hpp"
 
 namespace verbena::engine {
@@ -21,24 +22,6 @@ constexpr uint32_t kLongestFetch = 256 * 1024;
 constexpr base::Duration kFirstPatience = base::milliseconds(2);
 constexpr base::Duration kLeastPatience = std::chrono::microseconds(400);
 constexpr base::Duration kMostPatience = base::seconds(2);
-
-uint32_t packets_for(uint64_t length, uint32_t mtu) {
-  return length == 0 ? 1 : static_cast<uint32_t>((length + mtu - 1) / mtu);
-}
-
-Operation operation_for(const Request& request, bool first, bool last) {
-  const bool send = request.kind == Request::Kind::kSend;
-  if (first && last) {
-    if (send && request.invalidates) return Operation::kSendOnlyInvalidate;
-    if (request.has_imm) return send ? Operation::kSendOnlyImm : Operation::kWriteOnlyImm;
-    return send ? Operation::kSendOnly : Operation::kWriteOnly;
-  }
-  if (first) return send ? Operation::kSendFirst : Operation::kWriteFirst;
-  if (!last) return send ? Operation::kSendMiddle : Operation::kWriteMiddle;
-  if (send && request.invalidates) return Operation::kSendLastInvalidate;
-  if (request.has_imm) return send ? Operation::kSendLastImm : Operation::kWriteLastImm;
-  return send ? Operation::kSendLast : Operation::kWriteLast;
-}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/credits.hpp"
+#include "engine/message.hpp"
 
 namespace verbena::engine {
 
@@ -13,8 +14,7 @@ namespace syndrome = roce::syndrome;
 
 namespace {
 
-constexpr uint32_t kLongestMessage = 1u << 31;  // IBA 9.7.4.1.1
-constexpr size_t kAgainPerFetch = 4;            // answers asked for again pile up only as far
+constexpr size_t kAgainPerFetch = 4;  // answers asked for again pile up only as far
 
 uint8_t syndrome_of(Verdict verdict) {
   switch (nak_of(verdict)) {
@@ -27,19 +27,6 @@ uint8_t syndrome_of(Verdict verdict) {
   }
 }
 
-iovec bytes_of(std::span<const std::byte> payload) {
-  return {const_cast<std::byte*>(payload.data()), payload.size()};
-}
-
-bool has_imm(Operation operation) {
-  return operation == Operation::kSendLastImm || operation == Operation::kSendOnlyImm ||
-         operation == Operation::kWriteLastImm || operation == Operation::kWriteOnlyImm;
-}
-
-// The completion holds it in network order, whatever this machine's is.
-uint32_t imm_of(const roce::Packet& packet) { return __builtin_bswap32(packet.imm); }
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-
 }  // namespace
 
 RcResponder::RcResponder(const RcResponderConfig& config, ResponderActions& actions)
@@ -48,7 +35,7 @@ RcResponder::RcResponder(const RcResponderConfig& config, ResponderActions& acti
 }
 
 DropReason RcResponder::on_packet(Instant, const roce::Packet& packet) {
-  if (!packet.info().request) return DropReason::kBadOpcode;
+  if (packet.bth.service != roce::Service::kRc || !packet.info().request) return DropReason::kBadOpcode;
   const Psn psn = packet.bth.psn;
   if (failed_) return on_packet_after_failure(packet);
   if (psn.before(expected_)) return on_duplicate(packet);
@@ -98,15 +85,13 @@ DropReason RcResponder::on_packet_after_failure(const roce::Packet& packet) {
   return DropReason::kSilence;
 }
 
-// IBA 9.7.4.1.2 and 9.8.2.1.2: order within a message, lengths of its packets.
+// Order within a message, lengths of its packets.
 bool RcResponder::shape_fits(const roce::Packet& packet) const {
   const auto& info = packet.info();
-  const size_t size = packet.payload.size();
   if (!info.send && !info.write) return message_ == Message::kNone;
   if (info.first != (message_ == Message::kNone)) return false;
   if (!info.first && (message_ == Message::kSend) != info.send) return false;
-  if (!info.last) return size == config_.mtu;
-  return size <= config_.mtu && (info.first || size > 0);
+  return length_fits(packet, config_.mtu);
 }
 
 Verdict RcResponder::carry_out(const roce::Packet& packet) {
@@ -119,8 +104,7 @@ Verdict RcResponder::carry_out(const roce::Packet& packet) {
 Verdict RcResponder::on_send(const roce::Packet& packet) {
   const auto& info = packet.info();
   if (info.ieth) return Verdict::kNotEnabled;
-  Arrival arrival{
-      .has_imm = has_imm(packet.bth.operation), .solicited = packet.bth.solicited, .imm = imm_of(packet)};
+  Arrival arrival = arrival_of(packet);
   const iovec bytes = bytes_of(packet.payload);
   const std::span<const iovec> from(&bytes, packet.payload.empty() ? 0 : 1);
   if (info.first && info.last) {
@@ -154,12 +138,10 @@ Verdict RcResponder::on_write(const roce::Packet& packet) {
   }
   const uint64_t rest = write_.length - offset_;
   if (info.last ? size != rest : size >= rest) return Verdict::kBadSequence;
-  const Arrival arrival{.kind = Arrival::Kind::kWriteImm,
-                        .length = write_.length,
-                        .has_imm = true,
-                        .solicited = packet.bth.solicited,
-                        .imm = imm_of(packet)};
-  const bool imm = has_imm(packet.bth.operation);
+  Arrival arrival = arrival_of(packet);
+  arrival.kind = Arrival::Kind::kWriteImm;
+  arrival.length = write_.length;
+  const bool imm = info.imm;
   if (imm)
     if (auto begun = actions_.begin_receive(arrival); begun != Verdict::kDone) return begun;
   const iovec bytes = bytes_of(packet.payload);
@@ -284,7 +266,7 @@ DropReason RcResponder::refuse(Verdict verdict, const roce::Packet& packet) {
       nak_ = 0;
       return DropReason::kNoRoom;
     default:
-      fail(verdict, packet.info().write && has_imm(packet.bth.operation), expected_);
+      fail(verdict, packet.info().write && packet.info().imm, expected_);
       return DropReason::kNone;
   }
 }

@@ -37,6 +37,7 @@ enum class RequestStatus : uint8_t {
   kRetryExceeded,
   kRnrRetryExceeded,
   kBadResponse,
+  kLocalLength,  // UD: longer than the MTU
 };
 
 // The process behind a requester. Requests are known by their number: 0, 1, 2, … in the order of post().

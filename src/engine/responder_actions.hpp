@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/numbers.hpp"
 #include "engine/memory_accessor.hpp"
 
 namespace verbena::engine {
@@ -79,6 +80,7 @@ struct Arrival {
   bool has_imm = false;
   bool solicited = false;
   uint32_t imm = 0;  // network byte order
+  base::Qpn source;  // of a datagram
 };
 
 // Of one queue pair, called by one requester in the order of its requests. A long message comes in pieces:
@@ -109,6 +111,18 @@ class ResponderActions {
   // The responder's side of a failed request: its queue pair goes to ERR, with the completion or the event
   // that belongs to it. kNoRoom: call again.
   [[nodiscard]] virtual Verdict fail(Verdict why, bool consumes_receive) = 0;
+};
+
+// What a datagram does: less, and to a queue pair that isn't connected. Whoever implements it knows the
+// packet's addresses, and so its GRH.
+class DatagramActions {
+ public:
+  virtual ~DatagramActions() = default;
+  // Places the 40 bytes of the GRH and then these into a receive, consumes and completes it; arrival.length
+  // is without the GRH. kNotReady and kTooLong (with the GRH): the datagram is lost, and nothing consumed.
+  [[nodiscard]] virtual Verdict deliver(const Arrival& arrival, std::span<const iovec> from) = 0;
+  // As in ResponderActions: the receive's own memory is at fault.
+  [[nodiscard]] virtual Verdict fail(Verdict why) = 0;
 };
 
 }  // namespace verbena::engine

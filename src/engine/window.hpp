@@ -23,7 +23,10 @@ class Window {
   }
 
   [[nodiscard]] uint32_t size() const { return size_; }
-  void on_progress(uint64_t cost) {
+  // `under_way`: before this was acknowledged. A window that wasn't used says nothing about what the path
+  // takes.
+  void on_progress(uint64_t cost, uint64_t under_way) {
+    if (under_way < size_ / 2) return;
     if (size_ < threshold_) {
       size_ = static_cast<uint32_t>(std::min<uint64_t>(size_ + cost, threshold_));
     } else {

@@ -153,10 +153,15 @@ verbs::HeldMemory Peer::atomic_target(const engine::AtomicRequest& request, cons
   return mapped(request.key, request.address, sizeof(uint64_t));
 }
 
+// By a word of our own: peers may write anything into the one that they go by.
 void Self::wake_helper() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  auto& sleeps = arena().rings_head().helper_sleeps;
-  if (sleeps.get() != 0 && sleeps.atomic().exchange(0) != 0) wake_();
+  if (sleeps_.load() && sleeps_.exchange(false)) wake_();
+}
+
+void Self::set_helper_sleeps(bool sleeps) {
+  sleeps_.store(sleeps);
+  arena().rings_head().helper_sleeps.atomic().store(sleeps ? 1 : 0);
 }
 
 void Self::ring_channel(uint16_t cq) {

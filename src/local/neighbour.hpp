@@ -16,6 +16,7 @@
 #include "base/unique_fd.hpp"
 #include "local/process_memory.hpp"
 #include "verbs/address_space.hpp"
+#include "verbs/memory_regions.hpp"
 #include "verbs/own_memory.hpp"
 #include "verbs/queue_owner.hpp"
 
@@ -96,11 +97,17 @@ class Peer final : public Neighbour {
 class Self final : public Neighbour {
  public:
   // `wake` is called to have our own helper thread look around.
-  Self(arena::ProcessArena arena, base::Slot slot, uint32_t epoch, std::function<void()> wake)
-      : Neighbour(arena, slot, epoch, slot), wake_(std::move(wake)) {}
+  Self(arena::ProcessArena arena, base::Slot slot, uint32_t epoch, verbs::MemoryRegions& regions,
+       std::function<void()> wake)
+      : Neighbour(arena, slot, epoch, slot), regions_(regions), wake_(std::move(wake)) {}
 
   [[nodiscard]] engine::MemoryAccessor& memory() override { return memory_; }
   void wake_helper() override;
+  [[nodiscard]] arena::HazardLane& hazard_lane(base::Slot, unsigned lane) override {
+    return regions_.own_lane(lane);
+  }
+  // Whether whoever leaves something for the helper thread must wake it.
+  void set_helper_sleeps(bool sleeps);
   void ring_channel(uint16_t cq) override;
   [[nodiscard]] verbs::HeldMemory mapped(uint32_t, uint64_t, uint64_t) override { return nullptr; }
   [[nodiscard]] verbs::HeldMemory atomic_target(const engine::AtomicRequest& request,
@@ -108,7 +115,9 @@ class Self final : public Neighbour {
 
  private:
   verbs::OwnMemory memory_;
+  verbs::MemoryRegions& regions_;
   std::function<void()> wake_;
+  std::atomic<bool> sleeps_ = true;
 };
 
 }  // namespace verbena::local

@@ -63,8 +63,7 @@ struct ProcessMemory::Transfer {
   PieceCursor there;
 };
 
-ProcessMemory::ProcessMemory(pid_t pid, base::UniqueFd memory)
-    : pid_(pid), memory_(std::move(memory)), memory_number_(memory_.get()) {}
+ProcessMemory::ProcessMemory(pid_t pid, base::UniqueFd memory) : pid_(pid), memory_(std::move(memory)) {}
 
 void ProcessMemory::probe(uint64_t readable_address) {
   char byte = 0;
@@ -86,7 +85,7 @@ Copied ProcessMemory::copy(Transfer transfer) {
   if (total == 0) return Copied::kAll;
   const uint64_t now = ProofClock::now();
   const bool fresh = ProofClock::within(seen_alive_.load(std::memory_order_relaxed), now, kAliveMicroseconds);
-  const int memory = fresh ? memory_number_ : memory_.get();
+  const int memory = memory_.get();  // asked each time: its number may be a file of the program's by now
   if (memory < 0) return copy_by_pid_alone(transfer);
 
   bool by_pid = permitted() && !(total <= kFileBest && transfer.one_copy());

@@ -49,8 +49,7 @@ class ProcessMemory final : public engine::MemoryAccessor {
   [[nodiscard]] engine::Copied copy_by_pid_alone(Transfer& transfer);
 
   const pid_t pid_;
-  const base::GuardedFd memory_;  // asked anew whenever the proof is renewed: the program may close anything
-  const int memory_number_;
+  const base::GuardedFd memory_;
   std::atomic<bool> permitted_ = false;
   std::atomic<uint64_t> seen_alive_ = 0;  // by the memory file, on ProofClock
 };

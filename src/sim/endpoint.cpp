@@ -19,7 +19,7 @@ namespace {
 const char* name_of(RequestStatus status) {
   static constexpr const char* kNames[] = {
       "success",        "local protection",   "remote access", "remote invalid", "remote operational",
-      "retry exceeded", "RNR retry exceeded", "bad response"};
+      "retry exceeded", "RNR retry exceeded", "bad response",  "local length"};
   return kNames[static_cast<unsigned>(status)];
 }
 

@@ -184,6 +184,7 @@ void Planner::provoke(Planned& planned) {
     case 6:
       request.kind = random_.percent(50) ? Request::Kind::kSend : Request::Kind::kWrite;
       planned.unreadable_from = random_.below(request.length);
+      request.fenced = true;  // a part of it may arrive, and earlier READs mustn't see it
       planned.provoked = RequestStatus::kLocalProtection;
       planned.receive_bytes = request.length;
       break;

@@ -88,7 +88,8 @@ std::string refusal(const SendRequest& request, Verdict why) {
           "registered",
           request.rkey);
     case Verdict::kNotEnabled:
-      return "the peer's queue pair doesn't allow it: set qp_access_flags when it goes to INIT";
+      return "the peer's queue pair doesn't allow it: set its qp_access_flags and, for READs and atomics, a "
+             "max_dest_rd_atomic above 0";
     case Verdict::kMisaligned:
       return fmt::format("an atomic operation needs an address that 8 divides, and 0x{:x} isn't one",
                          request.remote_address);

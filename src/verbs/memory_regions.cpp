@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <algorithm>
 
 #include "base/explain.hpp"
 #include "base/time.hpp"
@@ -106,16 +107,25 @@ void MemoryRegions::remove(uint32_t key) {
 }
 
 bool MemoryRegions::accessed(uint32_t index, base::Slot& by) const {
+  const auto names = [&](const arena::HazardLane& lane) {
+    return std::ranges::any_of(lane.regions,
+                               [&](const auto& region) { return region.acquire() == index + 1; });
+  };
+  const base::Slot own{static_cast<uint8_t>(arena_.head().slot.load())};
+  if (std::ranges::any_of(own_lanes_, names)) {
+    by = own;
+    return true;
+  }
   for (unsigned word = 0; word < 4; ++word) {
     uint64_t users = arena_.rings_head().hazard_users[word].acquire();
     for (; users != 0; users &= users - 1) {
       const auto slot = static_cast<uint8_t>(word * 64 + static_cast<unsigned>(__builtin_ctzll(users)));
+      if (slot == own.value) continue;
       for (unsigned lane = 0; lane < arena::kHazardLanes; ++lane)
-        for (const auto& region : arena_.hazards({slot}, lane).regions)
-          if (region.acquire() == index + 1 && (!alive_ || alive_({slot}))) {
-            by = {slot};
-            return true;
-          }
+        if (names(arena_.hazards({slot}, lane)) && (!alive_ || alive_({slot}))) {
+          by = {slot};
+          return true;
+        }
     }
   }
   return false;

@@ -1,6 +1,7 @@
 // The table of memory regions that this process registered.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -37,6 +38,9 @@ class MemoryRegions {
 
   // Waits for our own threads that are placing messages: they hold a completion queue's lock, no hazard word.
   void set_settle(std::function<void()> settle) { settle_ = std::move(settle); }
+  // What our own threads access. Not in the shared segment: a peer's word there could make us wait for
+  // ourselves.
+  [[nodiscard]] arena::HazardLane& own_lane(unsigned lane) { return own_lanes_.at(lane); }
   // Is the process in that slot still alive? Without an answer everybody is.
   void set_liveness(std::function<bool(base::Slot)> alive) { alive_ = std::move(alive); }
 
@@ -52,6 +56,7 @@ class MemoryRegions {
   uint32_t next_ = 1;          // index 0 stays unused: key 0 is never valid
   std::vector<uint8_t> tags_;  // the last tag of each index
   uint64_t last_version_ = 0;
+  std::array<arena::HazardLane, arena::kHazardLanes> own_lanes_{};
   std::function<bool(base::Slot)> alive_;
   std::function<void()> settle_;
 };

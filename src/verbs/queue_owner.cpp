@@ -31,7 +31,7 @@ unsigned QueueOwner::claim_lane(AccessSide side) {
 void QueueOwner::release_lane(unsigned lane) { lanes_in_use_.fetch_and(~(1u << lane)); }
 
 HazardGuard::HazardGuard(QueueOwner& owner, base::Slot ours, AccessSide side)
-    : owner_(owner), lane_number_(owner.claim_lane(side)), lane_(owner.arena().hazards(ours, lane_number_)) {}
+    : owner_(owner), lane_number_(owner.claim_lane(side)), lane_(owner.hazard_lane(ours, lane_number_)) {}
 
 HazardGuard::~HazardGuard() {
   for (unsigned i = 0; i < count_; ++i) lane_.regions[i].release(0);

@@ -56,6 +56,10 @@ class QueueOwner {
   // Null where the shape or the place can't be.
   [[nodiscard]] std::shared_ptr<DeliveryPort> port(uint64_t offset, uint32_t id, arena::RingShape shape);
 
+  // Where the process in that slot says what it is accessing here.
+  [[nodiscard]] virtual arena::HazardLane& hazard_lane(base::Slot accessor, unsigned lane) {
+    return arena_.hazards(accessor, lane);
+  }
   // One of the lanes in which a thread of ours says what it is accessing; waits while all are in use.
   [[nodiscard]] unsigned claim_lane(AccessSide side);
   void release_lane(unsigned lane);

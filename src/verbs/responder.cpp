@@ -1,8 +1,11 @@
 #include "verbs/responder.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "verbs/device_limits.hpp"
 #include "verbs/scatter.hpp"
@@ -63,8 +66,19 @@ Responder::Responder(std::shared_ptr<QueueOwner> owner, base::Qpn target, const 
 
 Verdict Responder::look_again() {
   seen_word_ = kUnseen;
-  if (owner_->gone()) return Verdict::kSilence;
-  const uint64_t word = entry_.word.acquire();
+  // Its owner may just be changing it, which takes no time unless that one was stopped in the middle.
+  for (int tries = 0; tries < 1000; ++tries) {
+    if (owner_->gone()) return Verdict::kSilence;
+    const uint64_t word = entry_.word.acquire();
+    if (arena::QpWord::unpack(word).state != arena::QpWord::kChanging)
+      if (const auto looked = look_at(word)) return *looked;
+    if (tries > 100) ::sched_yield();
+  }
+  return Verdict::kSilence;
+}
+
+// Nothing: it changed meanwhile.
+std::optional<Verdict> Responder::look_at(uint64_t word) {
   const auto now = arena::QpWord::unpack(word);
   if (!answers(now.state)) return Verdict::kSilence;
   if (bound_ && now.incarnation != incarnation_) return Verdict::kSilence;  // another life, not ours
@@ -84,7 +98,7 @@ Verdict Responder::look_again() {
   const uint32_t ring_id = entry_.ring_id.get();
   const arena::RingShape shape{entry_.ring_slots.get(), entry_.ring_payload.get()};
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (entry_.word.get() != word) return Verdict::kSilence;  // being changed: the next try sees it whole
+  if (entry_.word.get() != word) return {};
 
   // Identity (DESIGN 2.3): it must be connected to us, and expect the number we begin with.
   if (type_and_rnr >> 8 != IBV_QPT_RC || peer_qpn != requester_.qpn.value ||

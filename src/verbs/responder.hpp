@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <memory>
+#include <optional>
 
 #include "base/numbers.hpp"
 #include "engine/responder_actions.hpp"
@@ -60,6 +61,7 @@ class Responder final : public engine::ResponderActions {
 
  private:
   [[nodiscard]] engine::Verdict look_again();
+  [[nodiscard]] std::optional<engine::Verdict> look_at(uint64_t word);
   [[nodiscard]] bool bind();
   [[nodiscard]] engine::Verdict take_credit(uint64_t length);
   [[nodiscard]] engine::Verdict look_at_receive(uint64_t length);

@@ -36,6 +36,8 @@ struct SendProgress {
   bool asked = false;    // an atomic operation's owner was
   bool failing = false;  // the responder must still be told of `why`
   engine::Verdict why = engine::Verdict::kDone;
+  // Something of it has happened, or may have: a queue that is drained ends it.
+  [[nodiscard]] bool begun() const { return done > 0 || asked; }
 };
 
 struct SendOutcome {

@@ -235,7 +235,7 @@ base::Instant SendQueue::run(base::Instant now, std::unique_lock<base::Lock>& lo
   uint64_t budget = kPieceOfWork;
   // A queue that is being drained ends what it began.
   while (head_ != tail_ &&
-         (state_ == SendState::kRuns || (state_ == SendState::kHolds && progress_.done > 0))) {
+         (state_ == SendState::kRuns || (state_ == SendState::kHolds && progress_.begun()))) {
     const SendRequest& request = at(head_)->request;
     const uint64_t before = progress_.done;
     SendOutcome outcome;
@@ -407,7 +407,7 @@ bool SendQueue::idle() {
   const std::lock_guard lock(lock_);
   if (pipelined_) return head_ == next_;
   // Whoever runs writes the progress without the lock.
-  return !running_ && (head_ == tail_ || progress_.done == 0);
+  return !running_ && (head_ == tail_ || !progress_.begun());
 }
 
 SendQueue::Failure SendQueue::take_failure() {

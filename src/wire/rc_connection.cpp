@@ -57,6 +57,8 @@ ibv_wc_status status_of(RequestStatus status) {
       return IBV_WC_SUCCESS;
     case RequestStatus::kLocalProtection:
       return IBV_WC_LOC_PROT_ERR;
+    case RequestStatus::kLocalLength:
+      return IBV_WC_LOC_LEN_ERR;
     case RequestStatus::kRemoteAccess:
       return IBV_WC_REM_ACCESS_ERR;
     case RequestStatus::kRemoteInvalid:

@@ -13,7 +13,7 @@ namespace {
 class Seeds : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(Seeds, AllIsWell) {
-  const uint64_t count = kSanitized ? 60 : 750;
+  const uint64_t count = kSanitized ? 400 : 1250;
   for (uint64_t seed = GetParam(); seed < GetParam() + count; ++seed) {
     const auto outcome = run_seed(seed);
     ASSERT_EQ(outcome.wrong, "") << to_line(draw_scenario(seed)) << "\nverbena sim --from " << seed
@@ -40,7 +40,7 @@ TEST(Runs, TheSameSeedGivesTheSameRun) {
 // crashes; and it shows that the oracle has eyes.
 TEST(Runs, ForgedPacketsCrashNobody) {
   unsigned noticed = 0;
-  const uint64_t count = kSanitized ? 50 : 300;
+  const uint64_t count = 300;
   for (uint64_t seed = 1; seed <= count; ++seed) {
     Scenario scenario = draw_scenario(seed);
     scenario.network.impairment.forged = 50'000;

@@ -11,18 +11,25 @@ namespace {
 
 using std::chrono::microseconds;
 constexpr uint32_t kPacket = 1000;
+constexpr uint64_t kUsed = UINT64_MAX;  // the whole window
 
 TEST(Window, BeginsSmallAndDoublesPerRoundTrip) {
   Window window(kPacket, 1'000'000);
   const uint32_t first = window.size();
   EXPECT_EQ(first, 16 * kPacket);
-  window.on_progress(first);
+  window.on_progress(first, kUsed);
   EXPECT_EQ(window.size(), 2 * first);
+}
+
+TEST(Window, GrowsOnlyByWhatIsUsed) {
+  Window window(kPacket, 1'000'000);
+  for (int i = 0; i < 100; ++i) window.on_progress(kPacket, kPacket);
+  EXPECT_EQ(window.size(), 16 * kPacket);
 }
 
 TEST(Window, NeverGrowsPastItsMostNorShrinksBelowAPacket) {
   Window window(kPacket, 20'000);
-  window.on_progress(1 << 30);
+  window.on_progress(1 << 30, kUsed);
   EXPECT_EQ(window.size(), 20'000u);
   for (int i = 0; i < 100; ++i) window.on_loss(microseconds(1), microseconds(100));
   EXPECT_EQ(window.size(), kPacket);
@@ -32,7 +39,7 @@ TEST(Window, NeverGrowsPastItsMostNorShrinksBelowAPacket) {
 
 TEST(Window, LossOfAFullQueueHalvesLossByChanceDoesNot) {
   Window window(kPacket, 1'000'000);
-  window.on_progress(84'000);
+  window.on_progress(84'000, kUsed);
   EXPECT_EQ(window.size(), 100'000u);
   window.on_loss(microseconds(100), microseconds(100));
   EXPECT_EQ(window.size(), 94'000u);
@@ -48,9 +55,9 @@ TEST(Window, AfterALossItGrowsByAPacketARoundTrip) {
   Window window(kPacket, 1'000'000);
   window.on_loss(microseconds(1), microseconds(100));
   EXPECT_EQ(window.size(), 8 * kPacket);
-  window.on_progress(4 * kPacket);
+  window.on_progress(4 * kPacket, kUsed);
   EXPECT_EQ(window.size(), 8 * kPacket);
-  window.on_progress(4 * kPacket);
+  window.on_progress(4 * kPacket, kUsed);
   EXPECT_EQ(window.size(), 9 * kPacket);
 }
 
