@@ -107,8 +107,9 @@ void CompletionQueue::wait_politely() {
 int CompletionQueue::poll_locked(int count, ibv_wc* completions, Failures& failures) {
   int taken = 0;
   while (taken < count && !waiting_.empty()) {
-    completions[taken++] = waiting_.front();
+    const ibv_wc& next = completions[taken++] = waiting_.front();
     waiting_.pop_front();
+    if (auto* queue_pair = process_.find_qp(next.qp_num)) queue_pair->on_polled(next);
   }
   const size_t sources = sources_.size();
   for (size_t i = 0; i < sources && taken < count; ++i) {

@@ -181,6 +181,39 @@ void explain_receive_failure(QueuePair& queue_pair, const ibv_wc& completion, Ve
                             completion.wr_id, status_name(completion.status), cause));
 }
 
+void explain_refused_send(QueuePair& queue_pair, const ibv_send_wr& request, int error) {
+  const ibv_qp_cap& caps = queue_pair.caps();
+  const auto state = queue_pair.state();
+  std::string cause = "its opcode is none that a queue pair knows";
+  if (error == ENOMEM)
+    cause = fmt::format(
+        "{} requests are outstanding, as many as max_send_wr allows: poll their completions first",
+        caps.max_send_wr);
+  else if (state == IBV_QPS_RESET || state == IBV_QPS_INIT || state == IBV_QPS_RTR)
+    cause = "the queue pair isn't connected yet: take it to RTS first";
+  else if (error == EOPNOTSUPP)
+    cause = fmt::format("opcode {} isn't there yet", static_cast<int>(request.opcode));
+  else if (request.num_sge < 0 || static_cast<uint32_t>(request.num_sge) > caps.max_send_sge)
+    cause = fmt::format("it has {} pieces where max_send_sge allows {}", request.num_sge, caps.max_send_sge);
+  else if ((request.send_flags & IBV_SEND_INLINE) != 0)
+    cause = fmt::format("IBV_SEND_INLINE is for sends and writes of up to max_inline_data, {} bytes here",
+                        caps.max_inline_data);
+  base::explain(fmt::format("QP 0x{:06x}: ibv_post_send refuses wr_id {}: {}", queue_pair.number().value,
+                            request.wr_id, cause));
+}
+
+void explain_refused_receive(QueuePair& queue_pair, const ibv_recv_wr& request, int error) {
+  const ibv_qp_cap& caps = queue_pair.caps();
+  std::string cause = "the queue pair is in RESET: take it to INIT first";
+  if (error == ENOMEM)
+    cause = fmt::format("{} receives wait, or their flush isn't polled yet, as many as max_recv_wr allows",
+                        caps.max_recv_wr);
+  else if (request.num_sge < 0 || static_cast<uint32_t>(request.num_sge) > caps.max_recv_sge)
+    cause = fmt::format("it has {} pieces where max_recv_sge allows {}", request.num_sge, caps.max_recv_sge);
+  base::explain(fmt::format("QP 0x{:06x}: ibv_post_recv refuses wr_id {}: {}", queue_pair.number().value,
+                            request.wr_id, cause));
+}
+
 void explain_responder_failure(QueuePair& queue_pair, Verdict why) {
   const char* cause = "the peer delivered something that can't be";
   switch (why) {

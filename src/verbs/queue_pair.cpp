@@ -181,6 +181,7 @@ void QueuePair::enter_reset() {
   config_.recv_cq->settle([&] {
     peer_slot_.store(0);
     receive_->clear();
+    flushed_.store(0, std::memory_order_relaxed);
     failing_ = false;
     established_ = false;
     failure_ = engine::Verdict::kDone;
@@ -215,6 +216,7 @@ void QueuePair::flush_receives_locked() {
     completion.opcode = IBV_WC_RECV;
     completion.qp_num = number_.value;
     receive_->pop();
+    flushed_.fetch_add(1, std::memory_order_relaxed);
     config_.recv_cq->push_locked(completion, true);
   }
 }
@@ -225,14 +227,30 @@ void QueuePair::query(ibv_qp_attr& attributes) {
   attributes.sq_draining = state() == IBV_QPS_SQD && !send_->idle() ? 1 : 0;
 }
 
+int QueuePair::post_send(ibv_send_wr* requests, ibv_send_wr** bad) {
+  ibv_send_wr* refused = nullptr;
+  const int error = send_->post(requests, &refused);
+  if (error != 0) [[unlikely]] {
+    if (bad != nullptr) *bad = refused;
+    explain_refused_send(*this, *refused, error);
+  }
+  return error;
+}
+
 int QueuePair::post_recv(ibv_recv_wr* requests, ibv_recv_wr** bad) {
   int error = 0;
   {
     const std::lock_guard lock(receive_->lock);
     for (ibv_recv_wr* next = requests; next != nullptr; next = next->next) {
-      error = state() == IBV_QPS_RESET ? EINVAL : receive_->post(*next, config_.domain->handle());
+      if (state() == IBV_QPS_RESET)
+        error = EINVAL;
+      else if (flushed_.load(std::memory_order_relaxed) >= receive_->capacity())
+        error = ENOMEM;  // in ERR each is flushed at once: they must not overflow the completion queue
+      else
+        error = receive_->post(*next, config_.domain->handle());
       if (error != 0) {
         if (bad != nullptr) *bad = next;
+        explain_refused_receive(*this, *next, error);
         break;
       }
     }
@@ -261,6 +279,7 @@ void QueuePair::destroy() {
   process_.publish_qp(static_cast<uint16_t>(number_.value), nullptr);
   // A poller that found us in the table is done with us when it gives this lock back.
   config_.recv_cq->settle([] {});
+  if (config_.send_cq != config_.recv_cq) config_.send_cq->settle([] {});
   send_->close();
   --config_.send_cq->users;
   --config_.recv_cq->users;

@@ -60,7 +60,7 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   // The program's side; any thread.
   [[nodiscard]] base::Result<void> modify(const ibv_qp_attr& wanted, int mask);
   void query(ibv_qp_attr& attributes);
-  [[nodiscard]] int post_send(ibv_send_wr* requests, ibv_send_wr** bad) { return send_->post(requests, bad); }
+  [[nodiscard]] int post_send(ibv_send_wr* requests, ibv_send_wr** bad);
   [[nodiscard]] int post_recv(ibv_recv_wr* requests, ibv_recv_wr** bad);
   // No completion of it comes any more, and none that waits is kept.
   void destroy();
@@ -79,6 +79,13 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   bool on_record(const arena::RingConsumer::Taken& taken, ibv_wc& completion, bool& failed);
   [[nodiscard]] bool receives_at(const CompletionQueue& queue, base::Slot peer) const {
     return config_.recv_cq.get() == &queue && peer_slot_.load(std::memory_order_relaxed) == peer.value;
+  }
+  // A completion that waited was taken by the program, with the lock of its CQ held.
+  void on_polled(const ibv_wc& completion) {
+    if ((completion.opcode & IBV_WC_RECV) == 0)
+      send_->polled();
+    else if (completion.status == IBV_WC_WR_FLUSH_ERR)
+      flushed_.fetch_sub(1, std::memory_order_relaxed);
   }
   // The peer may have asked to be told when it can go on.
   void tell_waiting();
@@ -121,6 +128,8 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   std::atomic<uint8_t> peer_slot_ = 0;  // 0: nobody
   bool destroyed_ = false;
   std::atomic<bool> tells_drained_ = false;  // en_sqd_async_notify
+
+  std::atomic<uint32_t> flushed_ = 0;  // receives whose flush the program hasn't polled
 
   // With the receive CQ's lock held.
   std::atomic<bool> failing_ = false;  // a record failed it, in this life

@@ -71,12 +71,13 @@ SendQueue::SendQueue(QueuePair& owner, std::shared_ptr<CompletionQueue> completi
       signal_all_(signal_all),
       stride_((sizeof(Stored) + std::max<size_t>(limits.pieces * sizeof(ibv_sge), limits.inline_bytes) + 15) &
               ~size_t{15}),
-      storage_(stride_ * std::bit_ceil(std::max(limits.requests, 1u))) {
-  limits_.requests = std::bit_ceil(std::max(limits.requests, 1u));
+      mask_(std::bit_ceil(std::max(limits.requests, 1u)) - 1),
+      storage_(stride_ * (mask_ + 1)) {
+  limits_.requests = std::max(limits.requests, 1u);
 }
 
 SendQueue::Stored* SendQueue::at(uint32_t number) {
-  return reinterpret_cast<Stored*>(storage_.data() + stride_ * (number & (limits_.requests - 1)));
+  return reinterpret_cast<Stored*>(storage_.data() + stride_ * (number & mask_));
 }
 
 int SendQueue::prepare(const ibv_send_wr& from, SendRequest& request) const {
@@ -138,7 +139,7 @@ int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad) {
     for (ibv_send_wr* next = requests; next != nullptr; next = next->next) {
       SendRequest request;
       error = state_ == SendState::kRefuses ? EINVAL : prepare(*next, request);
-      if (error == 0 && tail_ - head_ >= limits_.requests) error = ENOMEM;
+      if (error == 0 && outstanding() >= limits_.requests) error = ENOMEM;
       if (error != 0) {
         if (bad != nullptr) *bad = next;
         break;
@@ -360,6 +361,7 @@ void SendQueue::complete(const SendRequest& request, ibv_wc_status status, engin
   completion.byte_len = is_atomic(request.opcode) ? 8 : static_cast<uint32_t>(request.length);
   if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR)
     explain_send_failure(*owner_, request, status, why);
+  unpolled_.fetch_add(1, std::memory_order_relaxed);
   completions_->push(completion, false);
 }
 
@@ -399,6 +401,7 @@ void SendQueue::set_state(SendState state) {
 void SendQueue::clear() {
   const std::lock_guard lock(lock_);
   head_ = next_ = tail_ = 0;
+  unpolled_.store(0, std::memory_order_relaxed);
   progress_ = {};
   forget_attempts();
 }

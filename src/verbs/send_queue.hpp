@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -48,6 +49,9 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   [[nodiscard]] bool idle();
   [[nodiscard]] const SendLimits& limits() const { return limits_; }
   [[nodiscard]] CompletionQueue& completions() { return *completions_; }
+  // A completion of it was polled: its place is free for another request. Whoever posts until ENOMEM can't
+  // overflow a completion queue that is as deep as the queues that complete into it.
+  void polled() { unpolled_.fetch_sub(1, std::memory_order_relaxed); }
   // The queue pair is being destroyed: go_on does nothing any more.
   void close();
 
@@ -76,6 +80,9 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
     // ibv_sge or inline bytes follow
   };
   [[nodiscard]] Stored* at(uint32_t number);
+  [[nodiscard]] uint32_t outstanding() const {
+    return tail_ - head_ + unpolled_.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] int prepare(const ibv_send_wr& from, SendRequest& request) const;
   void store(const SendRequest& request);
   [[nodiscard]] SendOutcome attempt(const SendRequest& request, uint64_t budget);
@@ -106,11 +113,13 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   bool failed_ = false;       // the queue pair must be told, once the lock is given back
   uint32_t failed_life_ = 0;  // the queue pair's incarnation when it did
   size_t stride_;
+  uint32_t mask_;  // of places in storage_
   std::vector<std::byte> storage_;
   bool pipelined_ = false;
   uint32_t head_ = 0;
   uint32_t next_ = 0;  // pipelined: the first that the path hasn't taken
   uint32_t tail_ = 0;
+  std::atomic<uint32_t> unpolled_ = 0;  // completions that the program hasn't polled
   SendProgress progress_;
   unsigned attempts_ = 0;     // timeouts of the request at the head
   base::Instant deadline_{};  // of the wait that is on; 0: none
