@@ -250,6 +250,29 @@ TEST_P(CompletionsTest, ManyThreadsPollOneQueue) {
   EXPECT_TRUE(nothing_comes(a(), Queue::kSend, kNow));
 }
 
+// A place in the send queue is free again once its completion was polled, not before (ibv_create_qp:
+// max_send_wr is the number of outstanding requests). So who posts until ENOMEM never overflows a completion
+// queue that is deep enough.
+TEST_P(CompletionsTest, PostingUntilFullOverflowsNothing) {
+  open({.send_cqe = 64});
+  connect();
+  const SendOrder order = rdma(IBV_WR_RDMA_WRITE, 1, {}, Buffer{});
+  for (int round = 0; round < 3; ++round) {
+    int posted = 0;
+    while (posted < 1000 && a().post_send(order) == 0) ++posted;
+    EXPECT_EQ(64, posted);
+    EXPECT_EQ(64, a().poll(Queue::kSend, 64).count);
+  }
+  ASSERT_EQ(0, a().to_state(IBV_QPS_ERR));
+  int posted = 0;
+  while (posted < 1000 && a().post_send(order) == 0) ++posted;
+  EXPECT_EQ(64, posted) << "flushed at once, but not polled";
+  int received = 0;
+  while (received < 1000 && a().post_receive(7) == 0) ++received;
+  EXPECT_EQ(64, received);
+  EXPECT_TRUE(no_event(a(), kNow));
+}
+
 // ---- Overflow (DESIGN 2.8) ----
 
 testing::AssertionResult goes_to(Side& side, ibv_qp_state state) {
