@@ -97,11 +97,17 @@ RcConnection::RcConnection(std::shared_ptr<Port> port, verbs::Process& process,
                   .first_psn = peering.first_expected,
                   .mtu = peering.mtu,
                   .fetches = std::max(peering.fetches_granted, 1u)},
-                 actions_) {
-  port_->add(*this);
+                 actions_) {}
+
+RcConnection::~RcConnection() {
+  if (served_) port_->remove(*this);
 }
 
-RcConnection::~RcConnection() { port_->remove(*this); }
+void RcConnection::serve(const std::shared_ptr<verbs::SendQueue>& queue) {
+  queue_ = queue;
+  served_ = true;
+  port_->add(*this);
+}
 
 void RcConnection::set_rules(const verbs::RetryRules& rules) {
   if (requester_) {

@@ -41,7 +41,8 @@ class RcConnection final : public verbs::SendPath, public Connection, private en
   [[nodiscard]] bool peer_gone() const override { return false; }
   [[nodiscard]] bool ask_for_receive() override { return true; }
   void tell_posted() override {}
-  void serve(const std::shared_ptr<verbs::SendQueue>& queue) override { queue_ = queue; }
+  // From here on packets come.
+  void serve(const std::shared_ptr<verbs::SendQueue>& queue) override;
   void set_rules(const verbs::RetryRules& rules) override;
   void push() override;
   void stop() override { stopped_ = true; }
@@ -68,6 +69,7 @@ class RcConnection final : public verbs::SendPath, public Connection, private en
   std::shared_ptr<verbs::QueueOwner> self_;
   RcPeering peering_;
   std::weak_ptr<verbs::SendQueue> queue_;
+  bool served_ = false;
   std::atomic<bool> recognised_;
 
   // Under the send queue's lock.
