@@ -123,6 +123,12 @@ void QueuePair::fail_as_responder() {
   enter_error();
 }
 
+void QueuePair::conclude_expected_failure() {
+  const uint64_t life = expected_failure_.exchange(0);
+  if (life != uint64_t{incarnation()} + 1 || state() == IBV_QPS_ERR || state() == IBV_QPS_RESET) return;
+  enter_error();
+}
+
 // A request of ours failed: its completion has told so.
 void QueuePair::fail_as_requester(uint32_t life) {
   const std::lock_guard lock(modify_mutex_);

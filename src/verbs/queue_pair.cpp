@@ -115,6 +115,7 @@ RetryRules QueuePair::rules() const {
 
 base::Result<void> QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
   const std::lock_guard lock(modify_mutex_);
+  conclude_expected_failure();
   if (state() == IBV_QPS_SQD) attributes_.attr.sq_draining = send_->idle() ? 0 : 1;
   if (auto ok = check_modify(IBV_QPT_RC, attributes_, wanted, mask, config_.paths->ports()); !ok)
     return base::fail(ok.error().code, fmt::format("QP 0x{:06x}: {}", number_.value, ok.error().sentence));
@@ -223,6 +224,7 @@ void QueuePair::flush_receives_locked() {
 
 void QueuePair::query(ibv_qp_attr& attributes) {
   const std::lock_guard lock(modify_mutex_);
+  conclude_expected_failure();
   show_attributes(attributes_, attributes);
   attributes.sq_draining = state() == IBV_QPS_SQD && !send_->idle() ? 1 : 0;
 }

@@ -91,6 +91,8 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   void tell_waiting();
   void fail_as_responder();
   void fail_as_requester(uint32_t life);  // the incarnation whose request failed
+  // fail_as_requester() will follow. Who sees the completion and asks for the state finds ERR all the same.
+  void expect_failure(uint32_t life) { expected_failure_.store(uint64_t{life} + 1); }
   void fail_for_overrun();
   void on_drained();
   // Receives that use the key can't be trusted by peers any longer: they look at each.
@@ -100,7 +102,8 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   QueuePair(Process& process, Config config, base::Qpn number);
   void publish(ibv_qp_state state);
   void announce(ibv_qp_state state);
-  void enter_error();  // with modify_mutex_ held
+  void enter_error();                // with modify_mutex_ held
+  void conclude_expected_failure();  // with modify_mutex_ held
   void enter_reset();
   void flush_receives_locked();  // with the receive CQ's lock held
   [[nodiscard]] base::Result<void> connect(const ibv_qp_attr& attributes);
@@ -129,7 +132,8 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   bool destroyed_ = false;
   std::atomic<bool> tells_drained_ = false;  // en_sqd_async_notify
 
-  std::atomic<uint32_t> flushed_ = 0;  // receives whose flush the program hasn't polled
+  std::atomic<uint64_t> expected_failure_ = 0;  // an incarnation, plus one; 0: none
+  std::atomic<uint32_t> flushed_ = 0;           // receives whose flush the program hasn't polled
 
   // With the receive CQ's lock held.
   std::atomic<bool> failing_ = false;  // a record failed it, in this life

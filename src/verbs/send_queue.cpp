@@ -304,11 +304,12 @@ bool SendQueue::settle(const SendOutcome& outcome, const SendRequest& request, b
 }
 
 void SendQueue::fail_head(ibv_wc_status status, engine::Verdict why) {
+  failed_life_ = owner_->incarnation();
+  owner_->expect_failure(failed_life_);  // before the completion can be seen
   complete(at(head_)->request, status, why);
   ++head_;
   state_ = SendState::kFlushes;
   failed_ = true;
-  failed_life_ = owner_->incarnation();
   flush();
 }
 

@@ -16,12 +16,14 @@ using engine::Copied;
 using engine::RemoteUse;
 using engine::Verdict;
 
+using VerdictCounts = std::array<unsigned, static_cast<size_t>(Verdict::kCorrupt) + 1>;
+
 void post_some(Script& s, unsigned count) {
   for (uint64_t i = 0; i < count; ++i) (void)s.post(i, 4096, 100)();
 }
 
 // Everything that a requester can ask. The owner's addresses lead nowhere: nothing is copied.
-void ask_everything(Script& s, Random& random, std::array<unsigned, 16>& verdicts) {
+void ask_everything(Script& s, Random& random, VerdictCounts& verdicts) {
   const auto count = [&](Verdict verdict) {
     ASSERT_LE(static_cast<unsigned>(verdict), static_cast<unsigned>(Verdict::kCorrupt));
     ++verdicts[static_cast<unsigned>(verdict)];
@@ -113,7 +115,7 @@ void lie_somewhere(Script& s, const Truth& truth, Random& random) {
 }
 
 TEST(LyingOwner, IsFoundOutOrIgnoredOver300Seeds) {
-  std::array<unsigned, 16> verdicts{};
+  VerdictCounts verdicts{};
   OwnerProcess honest_owner;
   Script honest(honest_owner, {.receives = 64});
   for (uint32_t seed = 1; seed <= 300; ++seed) {
@@ -157,7 +159,7 @@ TEST(LyingOwner, MayLieWhileWeLook) {
     }
     truth.restore();
   });
-  std::array<unsigned, 16> verdicts{};
+  VerdictCounts verdicts{};
   Random random(2);
   for (int i = 0; i < 3000; ++i) {
     ask_everything(s, random, verdicts);
