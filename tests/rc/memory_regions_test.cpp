@@ -299,7 +299,9 @@ TEST_P(BusyRegions, GivenBackUnderALongRequest) {
         ASSERT_EQ(0, side.unmap(buffer, 0, length));
         found = a().next(Queue::kSend);
       }
-      ASSERT_EQ(refused, found.status) << ibv_wc_status_str(found.status);
+      // An answer that was lost on the way can't be given again by then: the requester waits for it in vain.
+      const bool lost = over_wire() && at_the_target && found.status == IBV_WC_RETRY_EXC_ERR;
+      ASSERT_TRUE(found.status == refused || lost) << ibv_wc_status_str(found.status);
       EXPECT_TRUE(state_is(a(), IBV_QPS_ERR));
       if (at_the_target) {
         EXPECT_TRUE(event_is(b(), IBV_EVENT_QP_ACCESS_ERR));

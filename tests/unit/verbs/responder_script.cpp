@@ -68,13 +68,13 @@ iovec piece_of(const std::string& text) { return {const_cast<char*>(text.data())
 
 Copied ScriptedMemory::write(std::span<const iovec> here, std::span<const iovec> there, Tail tail) {
   ++copies;
-  if (const auto hook = std::exchange(before_copy, {})) hook();
+  if (before_copy) std::exchange(before_copy, {})();
   return instead ? *instead : own_.write(here, there, tail);
 }
 
 Copied ScriptedMemory::read(std::span<const iovec> here, std::span<const iovec> there, Tail tail) {
   ++copies;
-  if (const auto hook = std::exchange(before_copy, {})) hook();
+  if (before_copy) std::exchange(before_copy, {})();
   return instead ? *instead : own_.read(here, there, tail);
 }
 

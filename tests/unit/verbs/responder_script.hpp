@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -37,7 +38,7 @@ class ScriptedMemory final : public engine::MemoryAccessor {
                                     engine::Tail tail) override;
   std::optional<engine::Copied> instead;  // the answer, without a copy
   std::function<void()> before_copy;      // once, as if the owner were just then scheduled
-  unsigned copies = 0;
+  std::atomic<unsigned> copies = 0;
 
  private:
   OwnMemory own_;
