@@ -107,5 +107,5 @@ if [ "$failed" -ne 0 ]; then
   echo "$failed of these failed; please report it with the output above."
   exit 1
 fi
-echo "${bold}What works:${plain} RC between processes of one host; the list of programs is docs/COMPATIBILITY.md."
-echo "${bold}What comes next:${plain} the wire, RDMA CM, UC and UD, shared receive queues."
+echo "${bold}What works:${plain} RC between processes of one host and between hosts; the list of programs is docs/COMPATIBILITY.md."
+echo "${bold}What comes next:${plain} RDMA CM, UC and UD, shared receive queues."
