@@ -165,6 +165,7 @@ void Self::set_helper_sleeps(bool sleeps) {
 }
 
 void Self::ring_channel(uint16_t cq) {
+  if (verbs::HeldBells::hold(*this, cq)) return;
   const auto& entry = arena().cq(cq);
   verbs::CompletionChannel::ring(entry.channel.acquire(), entry.token.get());
 }

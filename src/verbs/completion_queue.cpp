@@ -183,7 +183,8 @@ void CompletionQueue::push_locked(const ibv_wc& completion, bool solicited) {
 
 void CompletionQueue::queue_locked(const ibv_wc& completion) {
   if (overrun_) return;
-  if (waiting_.size() >= static_cast<size_t>(cqe())) return overrun_locked();
+  if (waiting_.size() >= static_cast<size_t>(cqe() + slack.load(std::memory_order_relaxed)))
+    return overrun_locked();
   waiting_.push_back(completion);
 }
 

@@ -84,6 +84,9 @@ class CompletionQueue {
   [[nodiscard]] uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
   // Queue pairs that complete here: it can't be destroyed before them.
   std::atomic<int> users = 0;
+  // Places that its send queues have beyond what was asked for: the program didn't count them when it chose
+  // cqe.
+  std::atomic<int> slack = 0;
 
  private:
   struct Source {

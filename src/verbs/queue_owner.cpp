@@ -30,6 +30,19 @@ unsigned QueueOwner::claim_lane(AccessSide side) {
 
 void QueueOwner::release_lane(unsigned lane) { lanes_in_use_.fetch_and(~(1u << lane)); }
 
+thread_local HeldBells* HeldBells::current_ = nullptr;
+
+HeldBells::~HeldBells() {
+  current_ = nullptr;
+  for (const auto& [owner, cq] : bells_) owner->ring_channel(cq);
+}
+
+bool HeldBells::hold(QueueOwner& owner, uint16_t cq) {
+  if (current_ == nullptr) return false;
+  current_->bells_.emplace_back(&owner, cq);
+  return true;
+}
+
 HazardGuard::HazardGuard(QueueOwner& owner, base::Slot ours, AccessSide side)
     : owner_(owner), lane_number_(owner.claim_lane(side)), lane_(owner.hazard_lane(ours, lane_number_)) {}
 

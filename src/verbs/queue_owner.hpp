@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "arena/delivery_ring.hpp"
 #include "arena/process_arena.hpp"
@@ -71,6 +73,24 @@ class QueueOwner {
   std::map<std::pair<uint64_t, uint32_t>, std::shared_ptr<DeliveryPort>> ports_;
   std::atomic<uint32_t> lanes_in_use_ = 0;
   std::atomic<bool> gone_ = false;
+};
+
+// While it lives, this thread rings no completion channel of its own process: they are rung at its end. A
+// program that is woken takes the core from whoever woke it, and with it the acknowledgements that weren't
+// sent yet.
+class HeldBells {
+ public:
+  HeldBells() { current_ = this; }
+  ~HeldBells();
+  HeldBells(const HeldBells&) = delete;
+  HeldBells& operator=(const HeldBells&) = delete;
+
+  // False: nothing is held on this thread, so ring.
+  [[nodiscard]] static bool hold(QueueOwner& owner, uint16_t cq);
+
+ private:
+  static thread_local HeldBells* current_;
+  std::vector<std::pair<QueueOwner*, uint16_t>> bells_;
 };
 
 // While it lives, the owner's ibv_dereg_mr waits for us where it concerns one of these regions.

@@ -59,6 +59,7 @@ base::Result<std::shared_ptr<QueuePair>> QueuePair::create(Process& process, Con
                  .max_inline_data = limits.inline_bytes};
   made->attributes_ = initial_attributes(made->caps_);
   ++made->config_.send_cq->users;
+  made->config_.send_cq->slack += made->send_slack();
   ++made->config_.recv_cq->users;
   made->entry_.domain.set(made->config_.domain->handle());
   made->entry_.cq.set(made->config_.recv_cq->index());
@@ -283,6 +284,7 @@ void QueuePair::destroy() {
   config_.recv_cq->settle([] {});
   if (config_.send_cq != config_.recv_cq) config_.send_cq->settle([] {});
   send_->close();
+  config_.send_cq->slack -= send_slack();
   --config_.send_cq->users;
   --config_.recv_cq->users;
 }

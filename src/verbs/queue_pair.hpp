@@ -100,6 +100,9 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
 
  private:
   QueuePair(Process& process, Config config, base::Qpn number);
+  [[nodiscard]] int send_slack() const {
+    return static_cast<int>(send_->limits().requests) - static_cast<int>(config_.caps.max_send_wr);
+  }
   void publish(ibv_qp_state state);
   void announce(ibv_qp_state state);
   void enter_error();                // with modify_mutex_ held

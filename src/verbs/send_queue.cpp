@@ -22,6 +22,10 @@ constexpr uint64_t kPieceOfWork = 256 * 1024;  // what one call copies at most (
 // A peer that should tell us may have no room for the letter: we look again by ourselves after so long.
 constexpr base::Duration kUntold = base::milliseconds(100);
 
+// Adapters have no smaller queues, and programs rely on it: ib_send_lat -e asks for one place and posts its
+// next request though the completion of the last one hasn't come.
+constexpr uint32_t kLeastRequests = 16;
+
 bool known(ibv_wr_opcode opcode) {
   switch (opcode) {
     case IBV_WR_RDMA_WRITE:
@@ -71,9 +75,9 @@ SendQueue::SendQueue(QueuePair& owner, std::shared_ptr<CompletionQueue> completi
       signal_all_(signal_all),
       stride_((sizeof(Stored) + std::max<size_t>(limits.pieces * sizeof(ibv_sge), limits.inline_bytes) + 15) &
               ~size_t{15}),
-      mask_(std::bit_ceil(std::max(limits.requests, 1u)) - 1),
+      mask_(std::bit_ceil(std::max(limits.requests, kLeastRequests)) - 1),
       storage_(stride_ * (mask_ + 1)) {
-  limits_.requests = std::max(limits.requests, 1u);
+  limits_.requests = std::max(limits.requests, kLeastRequests);
 }
 
 SendQueue::Stored* SendQueue::at(uint32_t number) {

@@ -6,6 +6,7 @@
 #include "roce/greeting.hpp"
 #include "roce/icrc.hpp"
 #include "roce/mad.hpp"
+#include "verbs/queue_owner.hpp"
 #include "verbs/queue_pair.hpp"
 
 namespace verbena::wire {
@@ -57,6 +58,7 @@ void Port::remove(Connection& connection) {
 bool Port::drive(base::Instant now) {
   bool worked = false;
   {
+    const verbs::HeldBells bells;  // rung when all below is sent
     const std::unique_lock lock(receiving_, std::try_to_lock);
     if (!lock) return false;
     now_ = now;

@@ -112,7 +112,7 @@ class SendQueueTest : public testing::Test {
   WorkList list_;
   ScriptedPath path_;
   std::shared_ptr<SendQueue> queue_ = std::make_shared<SendQueue>(
-      *qp_, cq_, list_, SendLimits{.requests = 4, .pieces = 2, .inline_bytes = 64}, false);
+      *qp_, cq_, list_, SendLimits{.requests = 16, .pieces = 2, .inline_bytes = 64}, false);
 };
 
 inline constexpr SendOutcome kSilent{Kind::kSilent, IBV_WC_SUCCESS, Verdict::kSilence};

@@ -64,17 +64,17 @@ TEST_F(SendQueueTest, NamesTheRequestThatIsBadAndRunsThoseBefore) {
 
 TEST_F(SendQueueTest, IsFullWithWhatItWasMadeFor) {
   path_.always = kSilent;
-  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(0, post(send(i)));
-  auto request = send(4);
+  for (uint64_t i = 0; i < 16; ++i) EXPECT_EQ(0, post(send(i)));
+  auto request = send(16);
   ibv_send_wr* bad = nullptr;
   EXPECT_EQ(ENOMEM, queue_->post(&request, &bad));
   EXPECT_EQ(&request, bad);
   path_.always = {};
   EXPECT_EQ(Pending::kNever, queue_->go_on(kStart));
-  EXPECT_EQ(ENOMEM, post(send(5))) << "they have ended, but nobody has polled that";
-  EXPECT_EQ("0 1 2 3", completions());
-  EXPECT_EQ(0, post(send(5)));
-  EXPECT_EQ("5", completions());
+  EXPECT_EQ(ENOMEM, post(send(17))) << "they have ended, but nobody has polled that";
+  EXPECT_EQ("0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15", completions());
+  EXPECT_EQ(0, post(send(17)));
+  EXPECT_EQ("17", completions());
 }
 
 TEST_F(SendQueueTest, WhatCompletesSilentlyTakesNoPlace) {
