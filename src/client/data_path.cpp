@@ -53,17 +53,13 @@ DataPath::DataPath(arena::ProcessArena arena, base::Slot slot, uint32_t epoch)
                                             [] { HostTie::instance()->wake_helper(); });
   exchange_ = std::make_shared<local::Exchange>(process_, std::move(self));
   process_.set_postman(exchange_);
-  process_.arena().head().wants_wire = wants_wire() ? 1 : 0;
+  const char* wished = ::secure_getenv("VERBENA_PATH");
+  process_.arena().head().wants_wire = wished != nullptr && std::string_view(wished) == "wire" ? 1 : 0;
   process_.pending().on_first = [](void* path) { static_cast<DataPath*>(path)->wake_own_helper(); };
   process_.pending().context = this;
 }
 
 DataPath::~DataPath() = default;
-
-bool wants_wire() {
-  const char* given = ::secure_getenv("VERBENA_PATH");
-  return given != nullptr && std::string_view(given) == "wire";
-}
 
 base::Result<std::shared_ptr<wire::Port>> DataPath::port() {
   const std::lock_guard lock(meeting_);

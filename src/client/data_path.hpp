@@ -55,9 +55,6 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   bool alone_ = true;  // nobody else polls
 };
 
-// VERBENA_PATH=wire: by the network, even to processes of this host.
-[[nodiscard]] bool wants_wire();
-
 // How queue pairs of one open device find their peers.
 class DevicePaths final : public verbs::PathMaker {
  public:

@@ -2,7 +2,9 @@
 // Identity).
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "client/data_path.hpp"
 #include "client/host_tie.hpp"
@@ -28,6 +30,11 @@ bool is_of_this_host(const arena::DeviceTable& table, const uint8_t* gid) {
 
 base::Result<verbs::PathPlan> DevicePaths::plan(base::Qpn own, uint32_t incarnation, uint32_t domain,
                                                 const ibv_qp_attr& attributes) {
+  if (const char* path = ::secure_getenv("VERBENA_PATH"); path != nullptr && std::string_view(path) != "wire")
+    return base::fail(EINVAL,
+                      fmt::format("VERBENA_PATH=\"{}\" isn't understood; \"wire\" has queue pairs use the "
+                                  "network even between processes of one host, unset it otherwise",
+                                  path));
   const auto record = device_.record();
   if (!record) return std::unexpected(record.error());
   const auto& address = attributes.ah_attr;
@@ -35,7 +42,7 @@ base::Result<verbs::PathPlan> DevicePaths::plan(base::Qpn own, uint32_t incarnat
                         .gids[address.grh.sgid_index % arena::kMaxGids];
   const auto devices = HostTie::instance()->devices();
   const bool this_host = is_of_this_host(*devices, address.grh.dgid.raw);
-  if (this_host && !wants_wire()) {
+  if (this_host && data_->process().arena().head().wants_wire == 0) {
     const base::Qpn target{attributes.dest_qp_num & 0xffffff};
     auto peer = data_->meet(target.slot());
     if (!peer && peer.error().code == ESRCH) {

@@ -1,6 +1,5 @@
 #include "net/ip_headers.hpp"
 
-#include <bit>
 #include <cstring>
 
 #include "roce/bytes.hpp"
@@ -31,35 +30,7 @@ uint16_t invert(uint32_t sum) {
 
 uint16_t find_id(const roce::Flow& flow, uint16_t likely, std::span<const std::byte> packet) {
   if (!flow.ipv4() || packet.size() < kShortest) return likely;
-  const auto transport = packet.first(packet.size() - roce::kIcrcBytes);
-  uint32_t found = 0;
-  for (size_t i = 0; i < roce::kIcrcBytes; ++i)
-    found |= static_cast<uint32_t>(packet[transport.size() + i]) << 8 * i;
-  if (found == roce::icrc(flow, likely, transport)) return likely;
-
-  // CRCs are linear, so each bit of the ID changes the CRC in its own way whatever the others are: which of
-  // those changes add up to the difference is a system of equations over bits, solved here by elimination.
-  struct Row {
-    uint32_t change;
-    uint16_t id;
-  };
-  const uint32_t at_zero = roce::icrc(flow, 0, transport);
-  std::array<Row, 32> by_top_bit{};
-  const auto reduce = [&](Row row) {
-    while (row.change != 0) {
-      const Row& other = by_top_bit[static_cast<size_t>(std::bit_width(row.change)) - 1];
-      if (other.change == 0) break;
-      row = {row.change ^ other.change, static_cast<uint16_t>(row.id ^ other.id)};
-    }
-    return row;
-  };
-  for (unsigned bit = 0; bit < 16; ++bit) {
-    const auto id = static_cast<uint16_t>(1u << bit);
-    const Row row = reduce({roce::icrc(flow, id, transport) ^ at_zero, id});
-    if (row.change != 0) by_top_bit[static_cast<size_t>(std::bit_width(row.change)) - 1] = row;
-  }
-  const Row left = reduce({found ^ at_zero, 0});
-  return left.change == 0 ? left.id : likely;
+  return roce::sent_id(flow, likely, packet).value_or(likely);
 }
 
 size_t emit_ip_headers(const IpFields& fields, std::span<const std::byte> packet,
