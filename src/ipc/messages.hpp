@@ -10,7 +10,7 @@
 namespace verbena::ipc {
 
 inline constexpr uint32_t kMagic = 0x6e627256;  // "Vrbn"
-inline constexpr uint16_t kProtocolVersion = 2;
+inline constexpr uint16_t kProtocolVersion = 3;
 
 enum class Kind : uint16_t {
   kHello = 1,
@@ -28,6 +28,24 @@ enum class Kind : uint16_t {
   kSocket,
   kIntroduce,
   kIntroduced,
+  // cm_messages.hpp
+  kCmOpen,
+  kCmChannel,
+  kCmCloseChannel,
+  kCmCreate,
+  kCmDestroy,
+  kCmMigrate,
+  kCmBind,
+  kCmBound,
+  kCmListen,
+  kCmConnect,
+  kCmAccept,
+  kCmEstablish,
+  kCmReject,
+  kCmDisconnect,
+  kCmNotify,
+  kCmResume,
+  kCmEvent,
 };
 
 struct Header {
