@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"Disagreeing", "127.0.0.1", "1", 0, 0, IBV_QPT_UD, RDMA_PS_TCP, EAI_SOCKTYPE, 0, 0, 0, 0},
         Row{"UnknownFlag", "127.0.0.1", "1", 1 << 20, 0, 0, 0, EAI_BADFLAGS, 0, 0, 0, 0},
         Row{"OnlyHints", nullptr, nullptr, 0, 0, 0, 0, EAI_NONAME, 0, 0, 0, 0}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& row) { return row.param.name; });
 
 TEST(AddressInfoOnce, WithoutHints) {
   rdma_addrinfo* found = nullptr;

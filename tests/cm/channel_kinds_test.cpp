@@ -187,9 +187,9 @@ std::string name_of(Kind kind) {
 constexpr auto kKinds = {Kind::kNone, Kind::kBlocking, Kind::kNonBlocking};
 INSTANTIATE_TEST_SUITE_P(Cm, ChannelKinds,
                          testing::Combine(testing::ValuesIn(kKinds), testing::ValuesIn(kKinds)),
-                         [](const auto& info) {
-                           return name_of(std::get<0>(info.param)) + "Events" +
-                                  name_of(std::get<1>(info.param)) + "Completions";
+                         [](const auto& row) {
+                           return name_of(std::get<0>(row.param)) + "Events" +
+                                  name_of(std::get<1>(row.param)) + "Completions";
                          });
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST_P(Life, AddressesAndPortsAreEachOthers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cm, Life, testing::Values("127.0.0.1", "::1"),
-                         [](const auto& info) { return info.index == 0 ? "IPv4" : "IPv6"; });
+                         [](const auto& row) { return row.index == 0 ? "IPv4" : "IPv6"; });
 
 TEST(LifeOnce, ARequestShowsWhatThePeerWants) {
   const Pair pair(Pair::Unanswered{}, "127.0.0.1", "count=7");
