@@ -62,7 +62,8 @@ CmService::CmService(EventLoop& loop, Log log, Send send)
     : log_(std::move(log)),
       send_(std::move(send)),
       channels_(loop),
-      manager_({}, {.random = base::random_u64, .is_local = is_own_address}) {}
+      manager_({.patience = base::milliseconds(50)},
+               {.random = base::random_u64, .is_local = is_own_address}) {}
 
 cm::Client CmService::add_client(pid_t pid, uid_t uid) {
   clients_[++last_client_] = {pid, uid};

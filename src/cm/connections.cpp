@@ -182,6 +182,7 @@ void Manager::on_timer(base::Instant now) {
     const auto found = connections_.find(*local_id);
     if (found != connections_.end()) on_due(now, found->second);
   }
+  if (!early_.empty()) hear_early(now);
 }
 
 void Manager::on_due(base::Instant now, Connection& connection) {

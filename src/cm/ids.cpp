@@ -136,6 +136,7 @@ Manager::Done Manager::listen(Client client, const ipc::CmListen& command) {
   id.backlog =
       command.backlog <= 0 ? kMostBacklog : std::min(static_cast<unsigned>(command.backlog), kMostBacklog);
   listeners_[id.taking] = key;
+  new_listener_ = !early_.empty();
   return {};
 }
 

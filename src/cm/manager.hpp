@@ -30,6 +30,9 @@ struct Settings {
   base::Duration longest_timewait = base::milliseconds(4'300);
   // Both ends of a host's own connection come back to a new agent within that, or the other end is dead.
   base::Duration coming_back = base::seconds(30);
+  // So long a request waits for its listener. Programs agree on a port by other means and then race: the one
+  // that listens against the one that connects.
+  base::Duration patience{0};
   Ports::Range ephemeral{};
   unsigned most_ids = 65'536;  // of one client
 };
@@ -77,7 +80,7 @@ class Manager {
   // `way` as its answer would go. False: not a message of the connection manager's.
   bool on_mad(base::Instant now, const Way& way, std::span<const std::byte> mad);
   void on_timer(base::Instant now);
-  [[nodiscard]] std::optional<base::Instant> next_deadline() const { return timers_.next(); }
+  [[nodiscard]] std::optional<base::Instant> next_deadline() const;
 
   [[nodiscard]] std::vector<Outgoing> take_mads() { return std::exchange(mads_, {}); }
   [[nodiscard]] std::vector<Notice> take_notices() { return std::exchange(notices_, {}); }
@@ -151,6 +154,10 @@ class Manager {
                                   const IpHeader& header);
   void announce(const Connection& connection, IdKey listener, const ipc::CmParameters& parameters);
 
+  // early.cpp: requests that come before their listener
+  [[nodiscard]] bool waits_for_listener();
+  void hear_early(base::Instant now);
+
   // replies.cpp: what comes to a connection that we know
   void on(base::Instant now, const Way& way, uint64_t transaction, const Mra& mra);
   void on(base::Instant now, const Way& way, uint64_t transaction, const Rej& rej);
@@ -188,6 +195,15 @@ class Manager {
   // DREQs for connections that nobody has, by our number and theirs: after a change of agents their owner may
   // come back only now.
   std::deque<std::pair<uint32_t, uint32_t>> missed_;
+  struct Early {
+    base::Instant until;
+    Way way;
+    std::vector<std::byte> mad;
+  };
+  std::vector<Early> early_;
+  bool unheard_ = false;       // the request at hand found no listener, and waits for one
+  bool last_chance_ = false;   // the request at hand has waited
+  bool new_listener_ = false;  // the early ones are to be heard again
   std::vector<Outgoing> mads_;
   std::vector<Notice> notices_;
 };

@@ -13,13 +13,6 @@ constexpr size_t kMostMissed = 4'096;
 
 using ipc::CmEventKind;
 
-bool Manager::on_mad(base::Instant now, const Way& way, std::span<const std::byte> mad) {
-  const auto message = parse(mad);
-  if (!message) return false;
-  std::visit([&](const auto& body) { on(now, way, message->transaction, body); }, message->body);
-  return true;
-}
-
 Connection* Manager::known(uint32_t our_id, uint32_t their_id) {
   const auto found = connections_.find(our_id);
   if (found == connections_.end()) return nullptr;

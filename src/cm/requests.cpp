@@ -57,6 +57,7 @@ void Manager::on(base::Instant now, const Way& way, uint64_t transaction, const 
   if (stale(now, way, req)) return turn_away(reject_reason::kStaleConnection);
   const auto header = parse_ip_header(std::span(req.private_data).first<kIpHeaderBytes>());
   const auto listener = header ? listener_of(way, req.service_id, *header) : IdKey{};
+  if (!listener && header && waits_for_listener()) return;
   if (!listener) return turn_away(reject_reason::kInvalidServiceId);
   Connection* const connection = admit(listener, way, transaction, *header);
   if (connection == nullptr) return turn_away(reject_reason::kConsumerDefined);
