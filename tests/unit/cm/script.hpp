@@ -25,6 +25,9 @@ class Script : public testing::Test {
  protected:
   using Kind = ipc::CmEventKind;
 
+  Script() = default;
+  explicit Script(const Settings& wanted) : settings(wanted) {}
+
   // What came out must have been looked at.
   void TearDown() override { expect_nothing(); }
 
@@ -192,7 +195,8 @@ class Script : public testing::Test {
   std::mt19937_64 random{4791};
   base::Instant now{1'000'000'000};
   Way way{.local = gid_of(address("10.0.0.1")), .remote = gid_of(address("10.0.0.2"))};
-  Manager manager{{},
+  Settings settings;
+  Manager manager{settings,
                   {.random = [this] { return random(); },
                    .is_local =
                        [this](const ipc::CmAddress& a) {
