@@ -131,6 +131,10 @@ class Agent {
   [[nodiscard]] base::Result<base::Slot> wanted_slot(const ipc::Introduce& wanted, uid_t asker) const;
   [[nodiscard]] base::Result<ipc::Introduced> introduce(base::Slot asker, base::Slot peer) const;
 
+  // look.cpp
+  void on_look(Session& session, const ipc::Message& message);
+  void on_stray(Session& session, const ipc::Message& message);
+
   template <typename M>
   void answer(Session& session, const M& message, std::span<const int> fds = {});
 

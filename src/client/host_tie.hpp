@@ -21,6 +21,7 @@
 #include "base/unique_fd.hpp"
 #include "client/agent_link.hpp"
 #include "client/helper_work.hpp"
+#include "net/link.hpp"
 
 namespace verbena::client {
 
@@ -63,6 +64,9 @@ class HostTie {
   // last device is closed, whatever becomes of the agent.
   [[nodiscard]] std::span<std::byte> tables() const;
   [[nodiscard]] std::span<std::byte> rings() const;
+
+  // A packet for another process of this host: the agent brings it there, if it can.
+  void pass_on(const net::Received& stray);
 
   // What the helper thread is to do besides; nullptr: nothing. Dropped with the attachment. A call that is
   // under way may still be so when this returns; the thread then holds the object until it is over.
@@ -108,6 +112,7 @@ class HostTie {
   void reconnect();
   void lose_slot(const base::Error& error);
   void on_message();
+  void take_stray(const ipc::Message& message);
   void tell_change();
 
   static void before_fork();

@@ -86,6 +86,7 @@ class LinkStack final : public net::Link {
   [[nodiscard]] uint16_t source_port(const net::Route& route) override { return top_->source_port(route); }
   size_t receive(net::Sink& sink, size_t budget) override { return top_->receive(sink, budget); }
   [[nodiscard]] int fd() const override { return top_->fd(); }
+  void visit_counters(const net::CounterVisitor& visit) const override { bottom_->visit_counters(visit); }
   [[nodiscard]] std::optional<base::Instant> next_deadline() const override {
     return faults_ ? faults_->next_deadline() : std::nullopt;
   }

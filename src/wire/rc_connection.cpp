@@ -73,6 +73,7 @@ void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   unsigned sent = 0;
   while (sent < kBurst && requester_->poll_transmit(now, sending)) ++sent;
   port_->schedule(*this, sent == kBurst ? now : requester_->next_deadline(), now);
+  port_->account(requester_->counters(), told_);
 }
 
 Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet, const net::Received&) {

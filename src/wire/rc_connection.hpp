@@ -58,6 +58,7 @@ class RcConnection final : public verbs::SendPath, public Connection {
   // Under the send queue's lock.
   base::Psn first_psn_;
   std::optional<engine::RcRequester> requester_;
+  engine::RcRequester::Counters told_;  // what the port knows of its counters
   bool stopped_ = false;
 
   // Under the port's receiving lock.
