@@ -162,6 +162,37 @@ TEST_F(Connecting, ReplyToNobodyIsRejected) {
   EXPECT_EQ(rej.reason, reject_reason::kInvalidCommId);
 }
 
+TEST_F(Connecting, XrcHasItsReplysNumberElsewhere) {
+  create(2);
+  auto asked = command();
+  asked.parameters.qp_type = 9;
+  ASSERT_TRUE(manager.connect(now, kClient, asked));
+  const auto req = sends<Req>();
+  EXPECT_EQ(req.transport, 3);
+  EXPECT_EQ(req.extended_transport, 1);
+  ours = req.local_id;
+  Rep rep = reply();
+  std::swap(rep.qpn, rep.eecn);
+  receive(rep);
+  EXPECT_EQ(tells(Kind::kConnectResponse).parameters.qpn, kTheirQpn);
+}
+
+TEST_F(Accepting, Xrc) {
+  listen();
+  Req req = request();
+  req.transport = 3;
+  req.extended_transport = 1;
+  receive(req);
+  const auto event = tells(Kind::kConnectRequest);
+  sends<Mra>();
+  EXPECT_EQ(event.parameters.qp_type, 10);
+  ASSERT_TRUE(manager.accept(now, kClient, {.id = event.child, .parameters = {.qpn = kOurQpn}}));
+  const auto rep = sends<Rep>();
+  EXPECT_EQ(rep.eecn, kOurQpn);
+  EXPECT_EQ(rep.qpn, 0u);
+  EXPECT_TRUE(rep.srq);
+}
+
 TEST_F(Accepting, AnnouncesAndAcknowledges) {
   listen();
   Req req = request();

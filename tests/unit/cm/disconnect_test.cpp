@@ -134,21 +134,66 @@ TEST_F(Disconnecting, StaleConnectionMakesRoom) {
   tells(Kind::kTimewaitExit);
 }
 
-TEST_F(Disconnecting, OneThatALaterAgentTookOver) {
-  ASSERT_TRUE(manager.resume(kClient, {.id = ipc::kFirstChild + 5,
-                                       .channel = kChannel,
-                                       .space = ipc::CmPortSpace::kTcp,
-                                       .local_comm_id = 0x4444,
-                                       .remote_comm_id = kTheirs,
-                                       .local_qpn = kOurQpn,
-                                       .remote_qpn = kTheirQpn,
-                                       .local = address("10.0.0.1", kPort),
-                                       .remote = address("10.0.0.2", 5555)}));
+class TakenOver : public Script {
+ protected:
+  static constexpr uint32_t kId = ipc::kFirstChild + 5;
+  void resume() {
+    ours = 0x4444;
+    ASSERT_TRUE(manager.resume(now, kClient,
+                               {.id = kId,
+                                .channel = kChannel,
+                                .space = ipc::CmPortSpace::kTcp,
+                                .local_comm_id = 0x4444,
+                                .remote_comm_id = kTheirs,
+                                .local_qpn = kOurQpn,
+                                .remote_qpn = kTheirQpn,
+                                .local = address("10.0.0.1", kPort),
+                                .remote = address("10.0.0.2", 5555)}));
+  }
+};
+
+TEST_F(TakenOver, IsDisconnectedByEitherEnd) {
+  resume();
+  advance(base::seconds(100));
+  expect_nothing();
+  receive(their_dreq());
+  EXPECT_EQ(tells(Kind::kDisconnected).id, kId);
+  destroy(kId);
+  EXPECT_EQ(sends<Drep>().local_id, 0x4444u);
+  advance(base::seconds(5));
+  resume();
+  ASSERT_TRUE(manager.disconnect(now, kClient, {.id = kId}));
+  EXPECT_EQ(sends<Dreq>().remote_qpn, kTheirQpn);
+  receive(their_drep());
+  tells(Kind::kDisconnected);
+}
+
+TEST_F(TakenOver, HearsOfADisconnectThatCameBefore) {
   ours = 0x4444;
   receive(their_dreq());
-  EXPECT_EQ(tells(Kind::kDisconnected).id, ipc::kFirstChild + 5);
-  destroy(ipc::kFirstChild + 5);
-  EXPECT_EQ(sends<Drep>().local_id, 0x4444u);
+  sends<Drep>();
+  resume();
+  tells(Kind::kDisconnected);
+}
+
+TEST_F(TakenOver, ByAPeerOnThisHostThatDoesNotComeBack) {
+  peer_is_here = true;
+  resume();
+  advance(base::seconds(29));
+  expect_nothing();
+  advance(base::milliseconds(1'200));
+  sends<Dreq>();
+  receive(their_drep());
+  tells(Kind::kDisconnected);
+}
+
+TEST_F(TakenOver, NumbersOnce) {
+  resume();
+  EXPECT_EQ(manager.resume(now, kClient, {.id = 3, .space = ipc::CmPortSpace::kTcp, .local_comm_id = 0x4444})
+                .error()
+                .code,
+            EEXIST);
+  EXPECT_EQ(manager.resume(now, kClient, {.id = kId, .space = ipc::CmPortSpace::kTcp}).error().code, EEXIST);
 }
 
 }  // namespace

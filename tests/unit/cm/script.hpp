@@ -192,11 +192,14 @@ class Script : public testing::Test {
   std::mt19937_64 random{4791};
   base::Instant now{1'000'000'000};
   Way way{.local = gid_of(address("10.0.0.1")), .remote = gid_of(address("10.0.0.2"))};
-  Manager manager{
-      {},
-      {.random = [this] { return random(); },
-       .is_local = [](const ipc::CmAddress& a) { return gid_of(a) == gid_of(address("10.0.0.1")); }}};
+  Manager manager{{},
+                  {.random = [this] { return random(); },
+                   .is_local =
+                       [this](const ipc::CmAddress& a) {
+                         return gid_of(a) == way.local || (peer_is_here && gid_of(a) == way.remote);
+                       }}};
   uint32_t ours = 0;  // our communication ID
+  bool peer_is_here = false;
   std::deque<decltype(Message::body)> sent;
   std::deque<ipc::CmEvent> events;
 };
