@@ -103,7 +103,7 @@ TEST(WrongBytesFromForeignHosts, PassOnceInSixtyFiveThousand) {
   PortRig rig(kind.service, Way::kForeign);
   auto bytes = bytes_of(kind.packet, Way::kForeign);
   std::mt19937 random(3);
-  constexpr size_t kTrials = 1 << 20;
+  constexpr size_t kTrials = 1 << 18;
   size_t passed = 0;
   for (size_t i = 0; i < kTrials; ++i) {
     // Anything behind the BTH, at several places.
@@ -113,9 +113,9 @@ TEST(WrongBytesFromForeignHosts, PassOnceInSixtyFiveThousand) {
     const Drop reason = rig.receive(wrong);
     passed += reason != Drop::kBadIcrc;
   }
-  // 16 are expected; as many as 40 come once in some million runs, and the seed is fixed anyway.
-  EXPECT_LE(passed, 40u);
-  EXPECT_GE(passed, 3u) << "if it refuses more than it can, it refuses good ones, too";
+  // 4 are expected; the seed is fixed, so that it is always the same number.
+  EXPECT_LE(passed, 12u);
+  EXPECT_GE(passed, 1u) << "if it refuses more than it can, it refuses good ones, too";
 }
 
 // One byte wrong is no random error. Whether it passes depends on its place and the change only, for the ICRC
