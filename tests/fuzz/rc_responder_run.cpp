@@ -35,7 +35,7 @@ void run_rc_responder(std::span<const uint8_t> bytes) {
   const uint8_t setup = input.byte();
   const uint32_t mtu = 256u << (setup & 3);
   test::ModelActions actions(kKey, kAddress, kRegionBytes);
-  actions.set_receive_bytes(2 * mtu + 100);
+  actions.set_receive_bytes(3 * mtu);
   actions.set_busy((setup & 4) != 0 ? 5 : 0);
   if ((setup & 8) != 0) actions.count_credits();
   engine::RcResponder responder({.requester = base::Qpn{5},

@@ -41,7 +41,7 @@ void run_uc_responder(std::span<const uint8_t> bytes) {
   const uint8_t setup = input.byte();
   const uint32_t mtu = 256u << (setup & 3);
   test::ModelActions actions(kKey, kAddress, kRegionBytes);
-  actions.set_receive_bytes(2 * mtu + 100);
+  actions.set_receive_bytes(3 * mtu);
   actions.set_busy((setup & 4) != 0 ? 5 : 0);
   engine::UcResponder responder({.first_psn = kFirst, .mtu = mtu}, actions);
   run(input, responder, actions, [&](const Step& step, base::Instant now) {
