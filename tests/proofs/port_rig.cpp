@@ -72,7 +72,7 @@ RigConnection::RigConnection(Service service, Way way) : service_(service), rout
   }
 }
 
-Drop RigConnection::on_packet(base::Instant now, const roce::Packet& packet) {
+Drop RigConnection::on_packet(base::Instant now, const roce::Packet& packet, const net::Received&) {
   if (packet.bth.service != service_) return Drop::kBadService;
   if (uc) return wire::drop_of(uc->on_packet(now, packet));
   if (ud) return wire::drop_of(ud->on_packet(now, packet));

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "engine/rc_requester.hpp"
@@ -51,17 +50,12 @@ class RigConnection final : public wire::Connection {
  public:
   RigConnection(roce::Service service, Way way);
 
-  using RouteAnswer = decltype(std::declval<const wire::Connection&>().route());
   [[nodiscard]] base::Qpn own() const override { return kOwn; }
-  [[nodiscard]] RouteAnswer route() const override { return as_answer<RouteAnswer>(route_); }
+  [[nodiscard]] const net::Route* route() const override { return &route_; }
   void recognise() override {}
   [[nodiscard]] bool recognised() const override { return route_.recognised; }
   void go_on(base::Instant now) override;
-  // One of the two is the connection's; with its addresses since datagrams need them.
-  wire::Drop on_packet(base::Instant now, const roce::Packet& packet);
-  wire::Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received&) {
-    return on_packet(now, packet);
-  }
+  wire::Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) override;
 
   // Everything that a packet may change.
   [[nodiscard]] std::string state() const;
@@ -76,13 +70,6 @@ class RigConnection final : public wire::Connection {
   KeepingSink answers;
 
  private:
-  template <typename Answer>
-  static Answer as_answer(const net::Route& route) {
-    if constexpr (std::is_pointer_v<Answer>)
-      return &route;
-    else
-      return route;
-  }
   roce::Service service_;
   net::Route route_;
 };
