@@ -83,6 +83,22 @@ bool Port::drive(base::Instant now) {
   return worked || !failures.empty();
 }
 
+engine::RcRequester::Counters Port::repairs() {
+  engine::RcRequester::Counters sum;
+  const std::lock_guard lock(receiving_);
+  for (Connection* connection : connections_) {
+    if (connection == nullptr) continue;
+    const auto one = connection->repairs();
+    sum.packets += one.packets;
+    sum.retransmitted += one.retransmitted;
+    sum.timeouts += one.timeouts;
+    sum.sequence_naks += one.sequence_naks;
+    sum.rnr_naks += one.rnr_naks;
+    sum.implied_losses += one.implied_losses;
+  }
+  return sum;
+}
+
 void Port::conclude_later(verbs::SendQueue::Failure failure) {
   if (!failure.queue_pair) return;
   const std::lock_guard lock(failures_lock_);

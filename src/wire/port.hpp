@@ -13,6 +13,7 @@
 #include "base/numbers.hpp"
 #include "base/time.hpp"
 #include "engine/packet_sink.hpp"
+#include "engine/rc_requester.hpp"
 #include "net/counter.hpp"
 #include "net/link.hpp"
 #include "net/transmitter.hpp"
@@ -34,6 +35,8 @@ class Connection {
   [[nodiscard]] virtual bool recognised() const = 0;
   // After a batch of packets, when a timer is due, or when it had more to send: sends what may be sent.
   virtual void go_on(base::Instant now) = 0;
+  // What had to be sent again so far, and why.
+  [[nodiscard]] virtual engine::RcRequester::Counters repairs() { return {}; }
 
  private:
   friend class Port;
@@ -87,6 +90,8 @@ class Port final : public verbs::Wire, private net::Sink {
     DropCounters drops;
   };
   [[nodiscard]] const Counters& counters() const { return counters_; }
+  // Of all connections that are here now. Any thread, without a lock of ours.
+  [[nodiscard]] engine::RcRequester::Counters repairs();
 
  private:
   struct Timer {

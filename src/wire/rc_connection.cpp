@@ -186,6 +186,15 @@ void RcConnection::go_on(base::Instant now) {
     }));
 }
 
+engine::RcRequester::Counters RcConnection::repairs() {
+  engine::RcRequester::Counters found;
+  if (const auto queue = queue_.lock())
+    port_->conclude_later(queue->answered([&] {
+      if (requester_) found = requester_->counters();
+    }));
+  return found;
+}
+
 void RcConnection::send_answers(base::Instant now) {
   if (!responder_.has_answers()) return;
   Port::Sending sending(*port_, way());
