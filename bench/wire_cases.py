@@ -13,6 +13,8 @@ import hosts  # noqa: E402 (the same namespaces and veth pair as the compatibili
 OURS, TCP, UDP = "verbena", "tcp", "udp"
 BANDWIDTH_SIZES = (64 * KIB, MIB)
 SMALL = 8
+# "write" waits in memory alone, as ib_write_lat does: only the library's helper thread takes packets in then.
+LATENCY_OPERATIONS = {"send": "SEND", "polled-write": "WRITE", "write": "WRITE, the target not polling"}
 QUEUE_PAIRS = (1, 16, 256, 1000)
 STOCK_BUFFER = 212_992  # net.core.rmem_max where nobody changed it
 # Messages of all queue pairs together: one measurement lasts some tenths of a second.
@@ -21,6 +23,7 @@ RATE_MESSAGES = 192_000
 # want 640 places a queue pair and a completion every 100 requests, which 1,000 queue pairs don't reach.
 RATE_DEPTH = 16
 
+WIRE = verbena.ENVIRONMENT | {"VERBENA_PATH": "wire"}
 METRICS = {"bandwidth": BANDWIDTH_MIB_S, "latency": LATENCY_US, "rate": RATE_MOPS}
 LEAST_BANDWIDTH, MOST_LATENCY, LEAST_RATE = 0.8, 1.5, 0.8
 
@@ -62,7 +65,7 @@ def plan() -> list[WireCase]:
         found += [WireCase("bandwidth", OURS, operation, size, buffer=buffer)
                   for buffer in (0, STOCK_BUFFER) for operation in ("write", "read")]
     found.append(WireCase("latency", UDP, "pingpong", SMALL))
-    found += [WireCase("latency", OURS, operation, SMALL) for operation in ("send", "write")]
+    found += [WireCase("latency", OURS, operation, SMALL) for operation in LATENCY_OPERATIONS]
     found += [WireCase("rate", OURS, operation, SMALL, queue_pairs=count)
               for operation in ("send", "write") for count in QUEUE_PAIRS]
     return found
@@ -107,21 +110,30 @@ def run_udp(case: WireCase, ends: Ends, bench: Bench) -> Measured:
     return numbers(text, (LATENCY_US,))
 
 
+def run_polled_write(case: WireCase, ends: Ends, bench: Bench) -> Measured:
+    port, program = bench.port(), [bench.verbena, "run", "--", bench.helpers / "rdma_peer"]
+    count = iterations(case.size, each_us=10, bytes_per_us=4000, seconds=0.4)
+    text = pair(ends, bench, port, [*program, "serve", port, ends.server],
+                [*program, "write", port, case.size, count, ends.server], WIRE)
+    return numbers(text, (LATENCY_US,))
+
+
 def run_ours(case: WireCase, ends: Ends, bench: Bench) -> Measured:
+    if case.operation == "polled-write":
+        return run_polled_write(case, ends, bench)
     port = bench.port()
     kind = LATENCY if case.measure == "latency" else BANDWIDTH
     options: list = ["-F", "-x", 0, "-s", case.size, "-p", port]
     if case.measure == "latency":
-        options += ["-n", iterations(case.size, each_us=10, bytes_per_us=4000, seconds=0.4)]
+        each_us = 400 if case.operation == "write" else 10
+        options += ["-n", iterations(case.size, each_us=each_us, bytes_per_us=4000, seconds=0.4)]
     elif case.measure == "bandwidth":
-        options += ["-N", "-n", iterations(case.size, each_us=2, bytes_per_us=2500, seconds=0.4)]
+        options += ["-N", "-n", iterations(case.size, each_us=2, bytes_per_us=1000, seconds=0.3)]
     else:
         options += ["-N", "-n", RATE_MESSAGES // case.queue_pairs, "-q", case.queue_pairs, "-t", RATE_DEPTH, "-Q", 1]
         options += ["-r", 2 * RATE_DEPTH] if case.operation == "send" else []
     command = [bench.verbena, "run", "--", f"ib_{case.operation}_{kind}", *options]
-    settings = verbena.ENVIRONMENT | {"VERBENA_PATH": "wire"}
-    if case.buffer:
-        settings["VERBENA_RECEIVE_BUFFER"] = str(case.buffer)
+    settings = WIRE | ({"VERBENA_RECEIVE_BUFFER": str(case.buffer)} if case.buffer else {})
     text = pair(ends, bench, port, command, [*command, ends.server], settings)
     found = verbena.parse(text, Case(case.operation, kind, case.size))
     return {METRICS[case.measure]: found[METRICS[case.measure]]}

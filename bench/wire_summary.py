@@ -1,6 +1,7 @@
 """The arithmetic of the wire's figures: ratios within rounds, against what the issue aims at."""
 from summary import spread
-from wire_cases import LEAST_BANDWIDTH, LEAST_RATE, METRICS, MOST_LATENCY, OURS, STOCK_BUFFER, TCP, UDP
+from wire_cases import (LATENCY_OPERATIONS, LEAST_BANDWIDTH, LEAST_RATE, METRICS, MOST_LATENCY, OURS, STOCK_BUFFER, TCP,
+                        UDP)
 
 MET, MISSED, OPEN = "met", "missed", "open"
 
@@ -62,9 +63,10 @@ def ratio_rows(results: WireResults) -> list[dict]:
                     common = {"link": link, "measure": "bandwidth", "size": size}
                     add(common | {"who": OURS, "operation": operation, "buffer": buffer}, common | {"who": TCP},
                         LEAST_BANDWIDTH, False)
-        for operation in ("send", "write"):
+        for operation in LATENCY_OPERATIONS:
             common = {"link": link, "measure": "latency"}
             add(common | {"who": OURS, "operation": operation}, common | {"who": UDP}, MOST_LATENCY, True)
+        for operation in ("send", "write"):
             common = {"link": link, "measure": "rate", "who": OURS, "operation": operation}
             counts = sorted({row["queue_pairs"] for row in results.rows if row["measure"] == "rate"} - {1})
             for count in counts:
