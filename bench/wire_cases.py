@@ -21,7 +21,7 @@ STOCK_BUFFER = 212_992  # net.core.rmem_max where nobody changed it
 RATE_MESSAGES = 192_000
 # The same for any number of queue pairs, so that each message costs the program the same: perftest's own defaults
 # want 640 places a queue pair and a completion every 100 requests, which 1,000 queue pairs don't reach.
-RATE_DEPTH = 16
+RATE_DEPTH = 64
 
 WIRE = verbena.ENVIRONMENT | {"VERBENA_PATH": "wire"}
 METRICS = {"bandwidth": BANDWIDTH_MIB_S, "latency": LATENCY_US, "rate": RATE_MOPS}
