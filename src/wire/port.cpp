@@ -52,6 +52,7 @@ void Port::remove(Connection& connection) {
   auto& place = connections_[connection.own().value & 0xffff];
   if (place == &connection) place = nullptr;
   std::erase(dirty_, &connection);
+  std::erase(put_off_, &connection);
   count_.fetch_sub(1);
 }
 
@@ -62,6 +63,8 @@ bool Port::drive(base::Instant now) {
     const std::unique_lock lock(receiving_, std::try_to_lock);
     if (!lock) return false;
     now_ = now;
+    driver_.store(self(), std::memory_order_relaxed);
+    acknowledge(now, helper_.load(std::memory_order_relaxed) == self());
     worked = link_->receive(*this, kReceiveBudget) > 0;
     for (Connection* connection : dirty_) {
       connection->dirty_ = false;
@@ -71,8 +74,11 @@ bool Port::drive(base::Instant now) {
     run_scheduled(now);
     if (now.ns >= greet_at_.load(std::memory_order_relaxed)) greet(now);
     link_due_.store(link_->next_deadline().value_or(base::Instant{INT64_MAX}).ns, std::memory_order_relaxed);
-    const std::lock_guard sending(sending_);
-    transmitter_.flush();
+    {
+      const std::lock_guard sending(sending_);
+      transmitter_.flush();
+    }
+    driver_.store(nullptr, std::memory_order_relaxed);
   }
   std::vector<verbs::SendQueue::Failure> failures;
   {
@@ -81,6 +87,27 @@ bool Port::drive(base::Instant now) {
   }
   for (auto& failure : failures) failure.queue_pair->fail_as_requester(failure.life);
   return worked || !failures.empty();
+}
+
+bool Port::put_off(Connection& connection) {
+  // Whom the helper serves isn't going to poll.
+  if (helper_.load(std::memory_order_relaxed) == self()) return false;
+  if (may_put_off_ < 0) {
+    ++may_put_off_;
+    return false;
+  }
+  if (!std::exchange(connection.put_off_, true)) put_off_.push_back(&connection);
+  return true;
+}
+
+void Port::acknowledge(base::Instant now, bool by_helper) {
+  constexpr int kAtOnce = -64;
+  for (Connection* connection : put_off_) {
+    if (!std::exchange(connection->put_off_, false)) continue;
+    if (by_helper) may_put_off_ = kAtOnce;
+    connection->acknowledge(now);
+  }
+  put_off_.clear();
 }
 
 engine::RcRequester::Counters Port::repairs() {

@@ -149,7 +149,9 @@ net::Route RcConnection::way() const {
 
 void RcConnection::push() {
   Port::Sending sending(*port_, way());
-  send_requests(base::now(), sending);
+  const base::Instant now = base::now();
+  send_requests(now, sending);
+  port_->take_along(*this, [&] { (void)responder_.poll_transmit(now, sending); });
   sending.flush();
 }
 
@@ -176,7 +178,7 @@ Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet) {
 }
 
 void RcConnection::go_on(base::Instant now) {
-  send_answers(now);
+  if (!responder_.only_acknowledges() || !port_->put_off(*this)) send_answers(now);
   if (const auto queue = queue_.lock())
     port_->conclude_later(queue->answered([&] {
       if (!requester_ || stopped_) return;

@@ -54,6 +54,7 @@ class RcConnection final : public verbs::SendPath, public Connection, private en
   [[nodiscard]] bool recognised() const override { return recognised_.load(std::memory_order_relaxed); }
   Drop on_packet(base::Instant now, const roce::Packet& packet) override;
   void go_on(base::Instant now) override;
+  void acknowledge(base::Instant now) override { send_answers(now); }
   [[nodiscard]] engine::RcRequester::Counters repairs() override;
 
  private:
