@@ -3,7 +3,7 @@ from collections import Counter
 
 from cases import number, size_name
 from page import filled, table, with_spread
-from wire_cases import LATENCY_OPERATIONS, LEAST_BANDWIDTH, LEAST_RATE, MOST_LATENCY, STOCK_BUFFER, TCP, UDP
+from wire_cases import LATENCY_OPERATIONS, LEAST_BANDWIDTH, LEAST_RATE, MOST_LATENCY, RATE_DEPTH, STOCK_BUFFER, TCP, UDP
 from wire_summary import MET, MISSED, OPEN, WireResults
 
 BUFFERS = {0: "as granted", STOCK_BUFFER: f"{STOCK_BUFFER:,} B"}
@@ -84,8 +84,8 @@ def rate(document: dict, results: WireResults) -> str:
                              *judged(find(document, **case, queue_pairs=counts[-1]))])
     if not rows:
         return ""
-    note = filled(f"""Millions of 8 B messages a second, by the number of queue pairs in each of the two processes; 16
-        requests deep, every one signalled. With the most queue pairs at least {LEAST_RATE} of the rate with one is
+    note = filled(f"""Millions of 8 B messages a second, by the number of queue pairs in each of the two processes;
+        {RATE_DEPTH} requests deep, every one signalled. With the most queue pairs at least {LEAST_RATE} of the rate with one is
         aimed at.""")
     header = ["link", "", *(f"{count:,} QP{'s' if count > 1 else ''}, M/s" for count in counts), "last to first", "aim"]
     return f"### Many queue pairs\n{note}\n\n" + table(header, rows)
