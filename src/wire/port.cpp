@@ -50,6 +50,7 @@ void Port::remove(Connection& connection) {
   auto& place = connections_[connection.own().value & 0xffff];
   if (place == &connection) place = nullptr;
   std::erase(dirty_, &connection);
+  std::erase(put_off_, &connection);
   count_.fetch_sub(1);
 }
 
@@ -60,6 +61,8 @@ bool Port::drive(base::Instant now) {
     const std::unique_lock lock(receiving_, std::try_to_lock);
     if (!lock) return false;
     now_ = now;
+    driver_.store(self(), std::memory_order_relaxed);
+    acknowledge(now, helper_.load(std::memory_order_relaxed) == self());
     worked = link_->receive(*this, kReceiveBudget) > 0;
     for (Connection* connection : dirty_) {
       connection->dirty_ = false;
@@ -74,6 +77,7 @@ bool Port::drive(base::Instant now) {
       transmitter_.flush();
     }
     if (environment_.shown != nullptr) publish_counters(now);
+    driver_.store(nullptr, std::memory_order_relaxed);
   }
   std::vector<verbs::SendQueue::Failure> failures;
   {
@@ -93,6 +97,27 @@ void Port::take_stray(base::Instant now, const net::Received& received) {
       on_packet(received);
   }
   environment_.wake();  // drive() does the rest
+}
+
+bool Port::put_off(Connection& connection) {
+  // Whom the helper serves isn't going to poll.
+  if (helper_.load(std::memory_order_relaxed) == self()) return false;
+  if (may_put_off_ < 0) {
+    ++may_put_off_;
+    return false;
+  }
+  if (!std::exchange(connection.put_off_, true)) put_off_.push_back(&connection);
+  return true;
+}
+
+void Port::acknowledge(base::Instant now, bool by_helper) {
+  constexpr int kAtOnce = -64;
+  for (Connection* connection : put_off_) {
+    if (!std::exchange(connection->put_off_, false)) continue;
+    if (by_helper) may_put_off_ = kAtOnce;
+    connection->acknowledge(now);
+  }
+  put_off_.clear();
 }
 
 void Port::conclude_later(verbs::SendQueue::Failure failure) {

@@ -19,6 +19,7 @@ void Port::account(const engine::RcRequester::Counters& now, engine::RcRequester
   add(counters_.timeouts, now.timeouts, told.timeouts);
   add(counters_.sequence_naks, now.sequence_naks, told.sequence_naks);
   add(counters_.rnr_naks, now.rnr_naks, told.rnr_naks);
+  add(counters_.implied_losses, now.implied_losses, told.implied_losses);
 }
 
 // Once after work was done, then not before more was.
@@ -40,6 +41,7 @@ void Port::publish_counters(base::Instant now) {
   show("timeouts", counters_.timeouts.load(std::memory_order_relaxed));
   show("sequence_naks", counters_.sequence_naks.load(std::memory_order_relaxed));
   show("rnr_naks", counters_.rnr_naks.load(std::memory_order_relaxed));
+  show("implied_losses", counters_.implied_losses.load(std::memory_order_relaxed));
   for (unsigned drop = 1; drop < static_cast<unsigned>(Drop::kCount); ++drop) {
     constexpr std::string_view kDrop = "drop_";
     std::string name(kDrop);

@@ -107,7 +107,7 @@ std::string RigConnection::state() const {
 PortRig::PortRig(Service service, Way way) : connection(service, way), way_(way) {
   auto link = std::make_unique<RigLink>();
   link_ = link.get();
-  port_ = std::make_unique<wire::Port>(std::move(link), kSlot, [] {});
+  port_ = std::make_unique<wire::Port>(std::move(link), kSlot, wire::Port::Environment{.wake = [] {}});
   port_->add(connection);
 }
 

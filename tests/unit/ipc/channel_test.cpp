@@ -1,6 +1,7 @@
 #include "ipc/channel.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <thread>
