@@ -164,7 +164,7 @@ void SimulatedWorld::on_response(Program& program, uint32_t id) {
       if (!manager.establish(program.client, {.id = id})) complain("can't establish");
       program.ids[id] = Phase::kConnected;
       ++tally_.established;
-      live_on(program, id);
+      if (!chance(weather_.patience)) live_on(program, id);
     }
     pump(program.host);
   });

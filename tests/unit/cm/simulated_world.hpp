@@ -20,6 +20,7 @@ struct Weather {
   double doubling = 0;     // of one MAD
   double death = 0;        // of a program, at each of its steps
   double datagrams = 0;    // of a connect, that it asks for a datagram service
+  double patience = 0;     // of a program that connected, that it waits for the other end to end it
   int longest_way_ms = 5;  // a MAD takes anything up to that
 };
 

@@ -26,20 +26,22 @@ SimulatedWorld::Tally run_seeds(unsigned count, const Weather& weather) {
 }
 
 TEST(CmSimulation, FairWeather) {
-  const auto sum = run_seeds(500, {});
+  const auto sum = run_seeds(500, {.patience = 0.5});
   EXPECT_EQ(sum.unreachable, 0u);
   EXPECT_GT(sum.established, sum.connects / 3);
   EXPECT_GT(sum.rejected, 0u);
 }
 
 TEST(CmSimulation, LossDoublingAndReordering) {
-  const auto sum = run_seeds(1'000, {.loss = 0.2, .doubling = 0.2, .datagrams = 0.2, .longest_way_ms = 300});
+  const auto sum = run_seeds(
+      1'000, {.loss = 0.2, .doubling = 0.2, .datagrams = 0.2, .patience = 0.5, .longest_way_ms = 300});
   EXPECT_LT(sum.unreachable, sum.connects / 50) << "a fifth is lost, not all";
   EXPECT_GT(sum.established, sum.connects / 4);
 }
 
 TEST(CmSimulation, DeathAtAnyMoment) {
-  const auto sum = run_seeds(1'000, {.loss = 0.1, .doubling = 0.1, .death = 0.2, .datagrams = 0.1});
+  const auto sum =
+      run_seeds(1'000, {.loss = 0.1, .doubling = 0.1, .death = 0.2, .datagrams = 0.1, .patience = 0.5});
   EXPECT_GT(sum.deaths, 1'000u);
   EXPECT_GT(sum.disconnected, 0u);
 }
