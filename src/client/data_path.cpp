@@ -153,12 +153,13 @@ base::Instant DataPath::help(base::Instant now) {
   const bool alone = alone_ = std::exchange(polls_seen_, polls) == polls;
   if (exchange_->has_letters()) read_letters(alone);
   look_at_bells();
-  if (!alone) {
-    if (process_.wire_active()) port_->promise({});  // who polls sees to its own timers
-    return now + kAfterLastPoll;
-  }
+  if (!alone) return process_.wire_active() ? stand_by(now) : now + kAfterLastPoll;
 
-  (void)process_.work();
+  const bool worked = process_.work();
+  if (std::exchange(suspects_, false) && worked) {
+    watches_ = true;
+    in_vain_ = trust_ = 0;
+  }
   const base::Instant next = std::min(process_.pending().run_all(now), wire_due());
   // Asleep from here on: who leaves something must wake us. What was left just before is seen here.
   exchange_->self().set_helper_sleeps(true);
@@ -167,6 +168,27 @@ base::Instant DataPath::help(base::Instant now) {
     if (process_.arena().bell(queue->index()).attention.get() != 0) return now;
   if (process_.has_failures()) return now;
   return std::min({next, process_.pending().next_due(), wire_due()});
+}
+
+// The program polls, and so sees to its own timers.
+base::Instant DataPath::stand_by(base::Instant now) {
+  constexpr base::Duration kDoubt = std::chrono::microseconds(20);
+  constexpr unsigned kPatience = 8;
+  constexpr unsigned kMostTrust = 63;
+  port_->promise({});
+  if (watches_) {
+    in_vain_ = port_->drive(now) ? 0 : in_vain_ + 1;
+    watches_ = in_vain_ < kPatience;
+    alone_ = watches_;  // for watch()
+    return now + kAfterLastPoll;
+  }
+  // It polled on after the last doubt: that one was unfounded, and the next comes later.
+  if (std::exchange(suspects_, false)) trust_ = std::min(trust_ * 2 + 1, kMostTrust);
+  if (trust_ > 0 && trusted_++ < trust_) return now + kAfterLastPoll;
+  trusted_ = 0;
+  pollfd socket{port_->fd(), POLLIN, 0};
+  suspects_ = ::poll(&socket, 1, 0) > 0;
+  return now + (suspects_ ? kDoubt : kAfterLastPoll);
 }
 
 // Whoever schedules something earlier than what we answer wakes us.

@@ -45,6 +45,7 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   bool look_at_bells();
   void lose(const std::shared_ptr<local::Neighbour>& neighbour);
   [[nodiscard]] base::Instant wire_due();
+  [[nodiscard]] base::Instant stand_by(base::Instant now);
 
   verbs::Process process_;
   uint32_t epoch_;
@@ -56,6 +57,13 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   std::vector<std::shared_ptr<local::Neighbour>> watched_;
   uint64_t polls_seen_ = 0;
   bool alone_ = true;  // nobody else polls
+  // A program that polls now and then but waits for a peer's WRITE in memory needs us in between: then we
+  // watch the socket though it polls, as long as we find something there before it does.
+  bool suspects_ = false;  // packets lay in the socket though it had polled
+  bool watches_ = false;
+  unsigned in_vain_ = 0;  // times in a row that the program was faster
+  unsigned trust_ = 0;    // rounds until the next doubt whether the program polls on
+  unsigned trusted_ = 0;  // of them passed
 };
 
 // How queue pairs of one open device find their peers.

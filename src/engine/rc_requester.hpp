@@ -51,6 +51,8 @@ class RcRequester {
   // ibv_modify_qp may change them while requests are under way.
   void set_retry_rules(base::Duration timeout, unsigned retries, unsigned rnr_retries);
   [[nodiscard]] base::Psn next_psn() const { return end_psn_; }
+  // Packets that were sent and aren't acknowledged.
+  [[nodiscard]] uint32_t under_way() const { return cursor_psn().since(unacknowledged()); }
 
   struct Counters {
     uint64_t packets = 0;

@@ -36,6 +36,9 @@ class Transmitter {
   // Sends what is waiting. To be called before its caller leaves the network alone.
   void flush();
 
+  // Packets that wait for flush().
+  [[nodiscard]] size_t waiting() const { return packets_; }
+
   [[nodiscard]] const TransmitCounters& counters() const { return counters_; }
 
  private:

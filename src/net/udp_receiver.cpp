@@ -104,7 +104,7 @@ Pages::~Pages() {
 }
 
 UdpReceiver::UdpReceiver(base::UniqueFd socket, int buffer_bytes)
-    : socket_(std::move(socket)), buffers_(kBatch * kBufferBytes) {
+    : socket_(base::high(std::move(socket))), buffers_(kBatch * kBufferBytes) {
   set_options(buffer_bytes);
   for (size_t i = 0; i < kBatch; ++i) {
     parts_[i] = {buffers_.data() + i * kBufferBytes, kBufferBytes};
@@ -149,7 +149,7 @@ base::Result<void> UdpReceiver::usable() const {
 }
 
 size_t UdpReceiver::receive(Sink& sink, size_t budget) {
-  const int fd = socket_.get();
+  const int fd = socket_.get_often();
   if (fd < 0) {
     ++counters_.closed;
     return 0;

@@ -130,7 +130,7 @@ UdpSender::Socket UdpSender::make_socket(const Route& route) const {
       ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
     return {};
   const uint16_t port = ntohs(own.sin6_port);  // at the same place in both families
-  return {base::GuardedFd(std::move(fd)), port};
+  return {base::GuardedFd(base::high(std::move(fd))), port};
 }
 
 bool UdpSender::send(const Run& run) {
@@ -139,7 +139,7 @@ bool UdpSender::send(const Run& run) {
     ++counters_.no_socket;
     return false;
   }
-  const int fd = socket.fd.get();
+  const int fd = socket.fd.get_often();
   if (fd < 0) {
     ++counters_.closed;
     return false;

@@ -53,6 +53,8 @@ class CompletionQueue {
   [[nodiscard]] base::Result<void> resize(int cqe);
 
   // Queue pairs' side.
+  // The program posted: as good a sign as a poll that it sees to its own progress.
+  void note_post() { polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   void push(const ibv_wc& completion, bool solicited);
   // The ring through which that process delivers here; made on first use. ENOMEM: no room.
   [[nodiscard]] base::Result<InboundRing> inbound(base::Slot slot, uint32_t epoch);

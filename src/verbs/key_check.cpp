@@ -26,6 +26,7 @@ Verdict check_key(const arena::ProcessArena& owner, const KeyUse& use, Region& f
   const uint64_t offset = use.address - iova;
   if (offset > length || use.length > length - offset) return Verdict::kBadBounds;
   found.address = address + offset;
+  found.end = address + length;
   return Verdict::kDone;
 }
 

@@ -12,6 +12,7 @@ struct Region {
   uint32_t index = 0;
   uint64_t address = 0;  // in the owner's address space, of the first byte asked for
   arena::MrMode mode{};
+  uint64_t end = 0;  // of the region, in the owner's address space
 };
 
 struct KeyUse {

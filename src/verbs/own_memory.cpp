@@ -296,11 +296,18 @@ void store_ascending(std::byte* to, const std::byte* from, size_t length) {
   }
 }
 
-bool prove_and_copy(void* to, const void* from, size_t length, Tail tail, Access access, ProofStamp& stamp) {
+bool prove_and_copy(void* to, const void* from, size_t length, Tail tail, Access access, ProofStamp& stamp,
+                    uintptr_t proof_end) {
   if (length == 0) return true;
   const uint64_t when = ProofClock::now();
   ProofClock::calibrate();
   const void* program = access == Access::kWrite ? to : from;
+  const auto first = reinterpret_cast<uintptr_t>(program);
+  if (proof_end > first + length && prove(program, proof_end - first, access) == Proof::kAccessible) {
+    copy_in_order(to, from, length, tail);
+    stamp.renew(program, proof_end - first, access, when);
+    return true;
+  }
   switch (prove(program, length, access)) {
     case Proof::kAccessible:
       copy_in_order(to, from, length, tail);

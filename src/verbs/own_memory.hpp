@@ -178,22 +178,24 @@ inline void copy_in_order(void* to, const void* from, size_t length, engine::Tai
   }
 }
 
-// What place() and fetch() do when the stamp doesn't cover the program's memory: prove it, copy, renew.
+// What place() and fetch() do when the stamp doesn't cover the program's memory: prove it, copy, renew. What
+// follows, up to `proof_end`, is proven with it where it can be: a long message comes in many pieces.
 [[nodiscard]] bool prove_and_copy(void* to, const void* from, size_t length, engine::Tail tail, Access access,
-                                  ProofStamp& stamp);
+                                  ProofStamp& stamp, uintptr_t proof_end);
 
 // Small payloads between memory of ours, which is certain, and the program's. False: the program's memory
 // isn't there, or may not be accessed so; what was copied until then is undefined.
 [[nodiscard]] inline bool place(void* program, const void* ours, size_t length, engine::Tail tail,
-                                ProofStamp& stamp) {
+                                ProofStamp& stamp, uintptr_t proof_end = 0) {
   if (!stamp.covers(program, length, Access::kWrite))
-    return prove_and_copy(program, ours, length, tail, Access::kWrite, stamp);
+    return prove_and_copy(program, ours, length, tail, Access::kWrite, stamp, proof_end);
   copy_in_order(program, ours, length, tail);
   return true;
 }
-[[nodiscard]] inline bool fetch(void* ours, const void* program, size_t length, ProofStamp& stamp) {
+[[nodiscard]] inline bool fetch(void* ours, const void* program, size_t length, ProofStamp& stamp,
+                                uintptr_t proof_end = 0) {
   if (!stamp.covers(program, length, Access::kRead))
-    return prove_and_copy(ours, program, length, engine::Tail::kAnyOrder, Access::kRead, stamp);
+    return prove_and_copy(ours, program, length, engine::Tail::kAnyOrder, Access::kRead, stamp, proof_end);
   std::memcpy(ours, program, length);
   return true;
 }

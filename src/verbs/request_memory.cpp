@@ -26,6 +26,8 @@ Verdict slice_request(const arena::ProcessArena& arena, uint32_t domain, const S
       const KeyUse use{piece.lkey, piece.addr + (first - begin), last - first, domain, access};
       if (!unchecked && check_key(arena, use, region) != Verdict::kDone) return Verdict::kFaultHere;
       out.pieces[out.count++] = {reinterpret_cast<void*>(region.address), last - first};
+      out.end =
+          out.count == 1 && begin + piece.length > last ? region.address + (begin + piece.length - first) : 0;
     }
     begin += piece.length;
   }

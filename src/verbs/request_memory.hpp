@@ -16,6 +16,7 @@ namespace verbena::verbs {
 struct RequestSlice {
   std::array<iovec, kMaxSge> pieces{};
   unsigned count = 0;
+  uint64_t end = 0;  // of the request's memory after a single piece that isn't its last; 0: nothing follows
   [[nodiscard]] std::span<const iovec> span() const { return {pieces.data(), count}; }
 };
 

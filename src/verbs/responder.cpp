@@ -21,6 +21,9 @@ using engine::Verdict;
 
 namespace {
 
+// A packet so long is likely to be followed by more of its message.
+constexpr size_t kPartOfMore = 1024;
+
 bool answers(uint8_t state) {
   return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
 }
@@ -232,9 +235,19 @@ Verdict Responder::move(const RemoteRange& range, uint32_t access, std::span<con
   if (region.mode == arena::MrMode::kFile)
     if (const auto here = owner_->mapped(range.key, range.address, range.length); here != nullptr)
       return copy_mapped(here.get(), ours, tail, reading) ? Verdict::kDone : Verdict::kFaultHere;
+  if (requester_.by_network) return move_packet(ours.front(), region, tail, reading);
   const iovec theirs{reinterpret_cast<void*>(region.address), range.length};
   auto& memory = owner_->memory();
   return verdict_of(reading ? memory.read(ours, {&theirs, 1}, tail) : memory.write(ours, {&theirs, 1}, tail));
+}
+
+Verdict Responder::move_packet(const iovec& packet, const Region& region, Tail tail, bool reading) const {
+  auto* bytes = static_cast<std::byte*>(packet.iov_base);
+  const iovec memory{reinterpret_cast<void*>(region.address), packet.iov_len};
+  const uint64_t end = packet.iov_len >= kPartOfMore ? region.end : 0;
+  const bool moved = reading ? gather_own(bytes, {&memory, 1}, end)
+                             : scatter_own({&memory, 1}, bytes, packet.iov_len, tail, end);
+  return moved ? Verdict::kDone : Verdict::kUnmapped;
 }
 
 Verdict Responder::begin_receive(const Arrival& arrival) {
@@ -268,14 +281,21 @@ Verdict Responder::place(uint64_t offset, std::span<const iovec> from, Tail tail
   guard.seal();
   std::array<iovec, kMaxSge> theirs{};
   uint64_t found_bytes = 0;
+  uint64_t region_end = 0;
   for (unsigned i = 0; i < used; ++i) {
     Region region;
     const KeyUse use{covered[i].key, covered[i].address, covered[i].length, domain_, IBV_ACCESS_LOCAL_WRITE};
     if (check_key(owner_->arena(), use, region) != Verdict::kDone) return Verdict::kBadReceive;
     theirs[i] = {reinterpret_cast<void*>(region.address), covered[i].length};
+    region_end = region.end;
     found_bytes += covered[i].length;
   }
   if (found_bytes != length) return Verdict::kTooLong;
+  if (requester_.by_network) {
+    const auto* bytes = static_cast<const std::byte*>(from.front().iov_base);
+    const bool placed = scatter_own({theirs.data(), used}, bytes, length, tail, used == 1 ? region_end : 0);
+    return placed ? Verdict::kDone : Verdict::kBadReceive;
+  }
   const auto verdict = verdict_of(owner_->memory().write(from, {theirs.data(), used}, tail));
   return verdict == Verdict::kUnmapped ? Verdict::kBadReceive : verdict;
 }

@@ -21,6 +21,7 @@ struct RequesterIdentity {
   uint64_t gid[2] = {};
   base::Slot accessor;  // the process that carries the requests out: the requester's own, or the target's
   ibv_qp_type type = IBV_QPT_RC;  // UD: anybody, so nothing above but the accessor counts
+  bool by_network = false;        // its side of each copy is a packet of ours, which is surely there
 };
 
 // One connection's view of the queue pair at its other end. Used by one thread at a time, in request order.
@@ -73,6 +74,8 @@ class Responder final : public engine::ResponderActions {
                                             uint64_t length);
   [[nodiscard]] engine::Verdict put(const arena::Record& record, std::span<const iovec> from,
                                     uint64_t length);
+  [[nodiscard]] engine::Verdict move_packet(const iovec& packet, const Region& region, engine::Tail tail,
+                                            bool reading) const;
   [[nodiscard]] engine::Verdict find(const engine::RemoteRange& range, uint32_t access, Region& region) const;
   [[nodiscard]] engine::Verdict move(const engine::RemoteRange& range, uint32_t access,
                                      std::span<const iovec> ours, engine::Tail tail, bool reading);

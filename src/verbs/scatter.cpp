@@ -8,33 +8,55 @@
 namespace verbena::verbs {
 namespace {
 
-// Proofs by page: a program's buffers are few and used again and again.
+// Proofs by page for short messages, since a program's buffers are few and used again and again; by block for
+// the pieces of long ones.
 constexpr size_t kStamps = 64;
-std::array<ProofStamp, kStamps> readable;
-std::array<ProofStamp, kStamps> writable;
+constexpr unsigned kPageBits = 12;
+constexpr unsigned kBlockBits = 16;
 
-ProofStamp& stamp_for(std::array<ProofStamp, kStamps>& stamps, const void* data) {
-  return stamps[(reinterpret_cast<uintptr_t>(data) >> 12) % kStamps];
+struct Stamps {
+  std::array<ProofStamp, kStamps> pages;
+  std::array<ProofStamp, kStamps> blocks;
+
+  ProofStamp& at(const void* data, bool of_long) {
+    const auto address = reinterpret_cast<uintptr_t>(data);
+    return of_long ? blocks[(address >> kBlockBits) % kStamps] : pages[(address >> kPageBits) % kStamps];
+  }
+};
+Stamps readable;
+Stamps writable;
+
+// Where a proof that begins at `data` ends: with what is known to belong to the message's memory, or with the
+// block. 0: nothing is known.
+uintptr_t proof_end(const void* data, uint64_t known_end) {
+  if (known_end == 0) return 0;
+  const uintptr_t block_end = ((reinterpret_cast<uintptr_t>(data) >> kBlockBits) + 1) << kBlockBits;
+  return std::min<uintptr_t>(block_end, known_end);
 }
 
 }  // namespace
 
-bool gather_own(std::byte* into, std::span<const iovec> from) {
+bool gather_own(std::byte* into, std::span<const iovec> from, uint64_t known_end) {
   for (const auto& piece : from) {
     if (piece.iov_len == 0) continue;
-    if (!fetch(into, piece.iov_base, piece.iov_len, stamp_for(readable, piece.iov_base))) return false;
+    if (!fetch(into, piece.iov_base, piece.iov_len, readable.at(piece.iov_base, known_end != 0),
+               proof_end(piece.iov_base, known_end)))
+      return false;
     into += piece.iov_len;
   }
   return true;
 }
 
-bool scatter_own(std::span<const iovec> into, const std::byte* from, uint64_t length, engine::Tail tail) {
+bool scatter_own(std::span<const iovec> into, const std::byte* from, uint64_t length, engine::Tail tail,
+                 uint64_t known_end) {
   for (const auto& piece : into) {
     const size_t part = std::min<uint64_t>(piece.iov_len, length);
     if (part == 0) continue;
     length -= part;
     const auto order = length == 0 ? tail : engine::Tail::kAnyOrder;
-    if (!place(piece.iov_base, from, part, order, stamp_for(writable, piece.iov_base))) return false;
+    if (!place(piece.iov_base, from, part, order, writable.at(piece.iov_base, known_end != 0),
+               proof_end(piece.iov_base, known_end)))
+      return false;
     from += part;
   }
   return true;

@@ -25,11 +25,12 @@ struct ScatterPiece {
   return total;
 }
 
-// From our program's memory into ours. False: some of it isn't there.
-[[nodiscard]] bool gather_own(std::byte* into, std::span<const iovec> from);
+// From our program's memory into ours. False: some of it isn't there. `known_end`: for one piece of a long
+// message, the address up to which the rest of it may lie; 0: it is all.
+[[nodiscard]] bool gather_own(std::byte* into, std::span<const iovec> from, uint64_t known_end = 0);
 // The other way.
 [[nodiscard]] bool scatter_own(std::span<const iovec> into, const std::byte* from, uint64_t length,
-                               engine::Tail tail);
+                               engine::Tail tail, uint64_t known_end = 0);
 // Between our program's memory and a peer's that is mapped here.
 [[nodiscard]] bool copy_mapped(std::byte* theirs, std::span<const iovec> ours, engine::Tail tail,
                                bool reading);

@@ -71,6 +71,7 @@ int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad) {
   bool failed = false;
   uint32_t life = 0;
   bool waits = false;  // the request at the head was tried and can't go on now
+  completions_->note_post();
   {
     std::unique_lock lock(lock_);
     for (ibv_send_wr* next = requests; next != nullptr; next = next->next) {

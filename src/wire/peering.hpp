@@ -30,7 +30,8 @@ struct Peering {
           .first_psn = peering.first_expected.value,
           .gid = {peering.peer_gid[0], peering.peer_gid[1]},
           .accessor = ours,
-          .type = type};
+          .type = type,
+          .by_network = true};
 }
 
 }  // namespace verbena::wire

@@ -127,6 +127,7 @@ class Port final : public verbs::Wire, private net::Sink {
     [[nodiscard]] std::span<std::byte> room(uint8_t opcode, size_t payload_bytes) override;
     void commit(const roce::Packet& packet) override;
     void flush() { port_.transmitter_.flush(); }
+    [[nodiscard]] size_t waiting() const { return port_.transmitter_.waiting(); }
     void turn_to(const net::Route& route) { route_ = route; }
 
    private:

@@ -94,7 +94,7 @@ bool QueueRequests::gather(uint32_t number, uint64_t offset, std::span<std::byte
   return verbs::guard_request(guard, request) &&
          verbs::slice_request(process_.arena(), domain_, request, offset, into.size(), 0, part) ==
              Verdict::kDone &&
-         verbs::gather_own(into.data(), part.span());
+         verbs::gather_own(into.data(), part.span(), part.end);
 }
 
 bool QueueRequests::scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
@@ -107,7 +107,7 @@ bool QueueRequests::scatter(uint32_t number, uint64_t offset, std::span<const st
   return verbs::guard_request(guard, request) &&
          verbs::slice_request(process_.arena(), domain_, request, offset, from.size(), IBV_ACCESS_LOCAL_WRITE,
                               part) == Verdict::kDone &&
-         verbs::scatter_own(part.span(), from.data(), from.size(), tail);
+         verbs::scatter_own(part.span(), from.data(), from.size(), tail, part.end);
 }
 
 void QueueRequests::ended(uint32_t, RequestStatus status) {

@@ -7,6 +7,10 @@ namespace verbena::wire {
 using verbs::SendOutcome;
 using verbs::SendRequest;
 
+namespace {
+constexpr uint32_t kCrowd = 16;  // packets
+}
+
 RcConnection::RcConnection(std::shared_ptr<Port> port, verbs::Process& process,
                            std::shared_ptr<verbs::QueueOwner> self, const Peering& peering)
     : port_(std::move(port)),
@@ -66,7 +70,12 @@ void RcConnection::push() {
   Port::Sending sending(*port_, way(), now);
   send_requests(now, sending);
   port_->take_along(*this, [&] { (void)responder_.poll_transmit(now, sending); });
-  sending.flush();
+  // Whoever has much under way gains nothing by sending each short message at once; together they cost one
+  // system call. The next post or poll sends them at the latest, or the helper.
+  if (requester_ && requester_->under_way() > kCrowd && sending.waiting() < kCrowd)
+    port_->schedule(*this, now, now);
+  else
+    sending.flush();
 }
 
 void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
