@@ -1,5 +1,6 @@
 // Ends of connections, and what they do to the queue pair.
-#include <thread>
+#include <filesystem>
+#include <iterator>
 
 #include "ends.hpp"
 
@@ -83,6 +84,10 @@ TEST(Disconnect, SynchronouslyOnceThePeerIsGone) {
 
 TEST(Disconnect, AThousandConnectionsInARow) {
   Pair first;
+  const auto descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const auto before = descriptors();
   for (int i = 0; i < 1000; ++i) {
     // A pair that opens and closes: through one listener, as servers do.
     const auto client = make_id(first.active_channel.get());
@@ -105,6 +110,7 @@ TEST(Disconnect, AThousandConnectionsInARow) {
     must(rdma_disconnect(served.get()), "rdma_disconnect");
     ASSERT_TRUE(next_is(first.active_channel.get(), RDMA_CM_EVENT_DISCONNECTED));
   }
+  EXPECT_EQ(descriptors(), before);
 }
 
 }  // namespace
