@@ -82,13 +82,13 @@ TEST(Disconnect, SynchronouslyOnceThePeerIsGone) {
   EXPECT_EQ(rdma_disconnect(pair.passive.get()), 0);
 }
 
-TEST(Disconnect, AThousandConnectionsInARow) {
+TEST(Disconnect, HundredsOfConnectionsInARow) {
   Pair first;
   const auto descriptors = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
   };
   const auto before = descriptors();
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 300; ++i) {
     // A pair that opens and closes: through one listener, as servers do.
     const auto client = make_id(first.active_channel.get());
     Address there("127.0.0.1", ntohs(rdma_get_src_port(first.listener.get())));
