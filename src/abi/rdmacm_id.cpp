@@ -10,6 +10,7 @@ namespace {
 
 base::Result<void> create(rdma_event_channel* channel, rdma_cm_id** id, void* context,
                           rdma_port_space space) {
+  if (id == nullptr) return base::fail(EINVAL, "rdma_create_id has nowhere to put the id");
   const bool datagrams = space == RDMA_PS_UDP || space == RDMA_PS_IPOIB;
   const auto made = make_id(channel, context, space, datagrams ? IBV_QPT_UD : IBV_QPT_RC);
   if (!made) return std::unexpected(made.error());

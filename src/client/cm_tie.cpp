@@ -90,10 +90,14 @@ base::Result<ipc::Message> CmTie::ask(const M& command, std::span<const int> fds
     do {
       if (auto open = ensure_open(ipc::wait_idly); !open) return std::unexpected(open.error());
       const int link = socket();
-      if (auto sent = ipc::send(link, command, fds); !sent)
-        answer = std::unexpected(sent.error());
-      else
-        answer = ipc::receive_until(link, deadline);
+      auto sent = ipc::send(link, command, fds);
+      // Too many descriptors of this user are in flight: the agent is about to take some.
+      while (!sent && sent.error().code == ETOOMANYREFS && base::now() < deadline) {
+        ipc::wait_idly(-1, base::now() + base::milliseconds(2));
+        sent = ipc::send(link, command, fds);
+      }
+      answer = sent ? ipc::receive_until(link, deadline)
+                    : base::Result<ipc::Message>(std::unexpected(sent.error()));
       if (answer) break;
       drop_socket();  // an answer that comes late would be taken for the next command's
     } while (agent_gone(answer.error().code) && base::now() < deadline);

@@ -68,7 +68,7 @@ TEST(Stubs, RefuseByTheConventionOfEachCall) {
   EXPECT_EQ(EOPNOTSUPP, ibv_set_ece(nullptr, nullptr));
   EXPECT_EQ(0, ibv_query_qp_data_in_order(nullptr, IBV_WR_SEND, 0));
   errno = 0;
-  EXPECT_EQ(-1, rdma_create_id(nullptr, nullptr, nullptr, RDMA_PS_TCP));
+  EXPECT_EQ(-1, rsocket(AF_INET, SOCK_STREAM, 0));
   EXPECT_EQ(EOPNOTSUPP, errno);
   EXPECT_EQ(-1, riomap(0, nullptr, 0, 0, 0, 0));  // 64 bits of it
   rdma_freeaddrinfo(nullptr);

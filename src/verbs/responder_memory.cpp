@@ -1,0 +1,201 @@
+// What a request does to the target's memory: WRITE, READ, atomics, and the placing of long messages.
+#include <algorithm>
+#include <array>
+
+#include "verbs/device_limits.hpp"
+#include "verbs/responder.hpp"
+#include "verbs/scatter.hpp"
+
+namespace verbena::verbs {
+
+using engine::Copied;
+using engine::RemoteRange;
+using engine::RemoteUse;
+using engine::Tail;
+using engine::Verdict;
+
+namespace {
+
+// A packet so long is likely to be followed by more of its message.
+constexpr size_t kPartOfMore = 1024;
+
+uint32_t access_for(RemoteUse use) {
+  switch (use) {
+    case RemoteUse::kRead:
+      return IBV_ACCESS_REMOTE_READ;
+    case RemoteUse::kWrite:
+      return IBV_ACCESS_REMOTE_WRITE;
+    case RemoteUse::kAtomic:
+      return IBV_ACCESS_REMOTE_ATOMIC;
+  }
+  return 0;
+}
+
+Verdict verdict_of(Copied copied) {
+  switch (copied) {
+    case Copied::kAll:
+      return Verdict::kDone;
+    case Copied::kFaultHere:
+      return Verdict::kFaultHere;
+    case Copied::kFaultThere:
+      return Verdict::kUnmapped;
+    case Copied::kOwnerGone:
+      return Verdict::kSilence;
+  }
+  return Verdict::kSilence;
+}
+
+}  // namespace
+
+Verdict Responder::find(const RemoteRange& range, uint32_t access, Region& region) const {
+  return check_key(owner_->arena(),
+                   {.key = range.key,
+                    .address = range.address,
+                    .length = range.length,
+                    .domain = domain_,
+                    .access = access},
+                   region);
+}
+
+Verdict Responder::check(const RemoteRange& range, RemoteUse use) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  const uint32_t access = access_for(use);
+  if ((access_ & access) == 0) return Verdict::kNotEnabled;
+  if (range.length == 0) return Verdict::kDone;
+  Region region;
+  if (auto found = find(range, access, region); found != Verdict::kDone) return found;
+  return use == RemoteUse::kRead && awaits_message(region.address, range.length) ? call_for_merge()
+                                                                                 : Verdict::kDone;
+}
+
+Verdict Responder::write(const RemoteRange& range, std::span<const iovec> from, Tail tail) {
+  return move(range, IBV_ACCESS_REMOTE_WRITE, from, tail, false);
+}
+
+Verdict Responder::read(const RemoteRange& range, std::span<const iovec> into, Tail tail) {
+  return move(range, IBV_ACCESS_REMOTE_READ, into, tail, true);
+}
+
+Verdict Responder::move(const RemoteRange& range, uint32_t access, std::span<const iovec> ours, Tail tail,
+                        bool reading) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  if (range.length == 0) return Verdict::kDone;
+  HazardGuard guard(*owner_, requester_.accessor);
+  if (!guard.add(range.key)) return Verdict::kNoRoom;
+  guard.seal();
+  Region region;
+  if (auto found = find(range, access, region); found != Verdict::kDone) return found;
+  if (region.mode == arena::MrMode::kFile)
+    if (const auto here = owner_->mapped(range.key, range.address, range.length); here != nullptr)
+      return copy_mapped(here.get(), ours, tail, reading) ? Verdict::kDone : Verdict::kFaultHere;
+  if (requester_.by_network) return move_packet(ours.front(), region, tail, reading);
+  const iovec theirs{reinterpret_cast<void*>(region.address), range.length};
+  auto& memory = owner_->memory();
+  return verdict_of(reading ? memory.read(ours, {&theirs, 1}, tail) : memory.write(ours, {&theirs, 1}, tail));
+}
+
+Verdict Responder::move_packet(const iovec& packet, const Region& region, Tail tail, bool reading) const {
+  auto* bytes = static_cast<std::byte*>(packet.iov_base);
+  const iovec memory{reinterpret_cast<void*>(region.address), packet.iov_len};
+  const uint64_t end = packet.iov_len >= kPartOfMore ? region.end : 0;
+  const bool moved = reading ? gather_own(bytes, {&memory, 1}, end)
+                             : scatter_own({&memory, 1}, bytes, packet.iov_len, tail, end);
+  return moved ? Verdict::kDone : Verdict::kUnmapped;
+}
+
+Verdict Responder::place(uint64_t offset, std::span<const iovec> from, Tail tail) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  const auto* receive = receive_entry(consumed_);
+  const auto* pieces = reinterpret_cast<const arena::ReceivePiece*>(receive + 1);
+  const unsigned count = receive->count.get();
+  if (count > (receives_stride_ - sizeof *receive) / sizeof *pieces || count > kMaxSge)
+    return Verdict::kCorrupt;
+
+  const uint64_t length = total_length(from);
+  std::array<ScatterPiece, kMaxSge> covered{};  // what of it this part of the message falls into
+  unsigned used = 0;
+  uint64_t begin = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const uint64_t size = pieces[i].length.get();
+    const uint64_t first = std::max(begin, offset);
+    const uint64_t last = std::min(begin + size, offset + length);
+    if (first < last)
+      covered[used++] = {pieces[i].address.get() + (first - begin), last - first, pieces[i].lkey.get()};
+    begin += size;
+  }
+  HazardGuard guard(*owner_, requester_.accessor);
+  for (unsigned i = 0; i < used; ++i)
+    if (!guard.add(covered[i].key)) return Verdict::kNoRoom;
+  guard.seal();
+  std::array<iovec, kMaxSge> theirs{};
+  uint64_t found_bytes = 0;
+  uint64_t region_end = 0;
+  for (unsigned i = 0; i < used; ++i) {
+    Region region;
+    const KeyUse use{covered[i].key, covered[i].address, covered[i].length, domain_, IBV_ACCESS_LOCAL_WRITE};
+    if (check_key(owner_->arena(), use, region) != Verdict::kDone) return Verdict::kBadReceive;
+    theirs[i] = {reinterpret_cast<void*>(region.address), covered[i].length};
+    region_end = region.end;
+    found_bytes += covered[i].length;
+  }
+  if (found_bytes != length) return Verdict::kTooLong;
+  if (requester_.by_network) {
+    const auto* bytes = static_cast<const std::byte*>(from.front().iov_base);
+    const bool placed = scatter_own({theirs.data(), used}, bytes, length, tail, used == 1 ? region_end : 0);
+    return placed ? Verdict::kDone : Verdict::kBadReceive;
+  }
+  const auto verdict = verdict_of(owner_->memory().write(from, {theirs.data(), used}, tail));
+  return verdict == Verdict::kUnmapped ? Verdict::kBadReceive : verdict;
+}
+
+bool Responder::receive_touches(uint32_t number, uint64_t address, uint64_t length) const {
+  const auto* receive = receive_entry(number);
+  const auto* pieces = reinterpret_cast<const arena::ReceivePiece*>(receive + 1);
+  const unsigned most = static_cast<unsigned>((receives_stride_ - sizeof *receive) / sizeof *pieces);
+  for (unsigned i = 0; i < std::min<unsigned>(receive->count.get(), most); ++i) {
+    Region region;
+    const KeyUse use{pieces[i].lkey.get(), pieces[i].address.get(), pieces[i].length.get(), domain_, 0};
+    if (check_key(owner_->arena(), use, region) == Verdict::kDone && region.address < address + length &&
+        address < region.address + use.length)
+      return true;
+  }
+  return false;
+}
+
+bool Responder::awaits_message(uint64_t address, uint64_t length) {
+  if (last_in_ring_ == 0) return false;
+  const std::lock_guard lock(port_->lock);
+  if (port_->ring.all_taken(last_in_ring_)) {
+    last_in_ring_ = 0;
+    return false;
+  }
+  bool touches = false;
+  uint32_t receive = consumed_;
+  port_->ring.look_back(target_.value, [&](arena::RecordKind kind) {
+    if (kind == arena::RecordKind::kFail) return;
+    --receive;
+    touches = touches || (kind == arena::RecordKind::kSend && receive_touches(receive, address, length));
+  });
+  return touches;
+}
+
+Verdict Responder::atomic(const engine::AtomicRequest& request, uint64_t& before) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  if ((access_ & IBV_ACCESS_REMOTE_ATOMIC) == 0) return Verdict::kNotEnabled;
+  if (request.address % sizeof(uint64_t) != 0) return Verdict::kMisaligned;
+  HazardGuard guard(*owner_, requester_.accessor);
+  if (!guard.add(request.key)) return Verdict::kNoRoom;
+  guard.seal();
+  Region region;
+  const RemoteRange range{request.key, request.address, sizeof(uint64_t)};
+  if (auto found = find(range, IBV_ACCESS_REMOTE_ATOMIC, region); found != Verdict::kDone) return found;
+  if (region.address % sizeof(uint64_t) != 0) return Verdict::kMisaligned;
+  if (awaits_message(region.address, sizeof(uint64_t))) return call_for_merge();
+  const auto here = owner_->atomic_target(request, region);
+  // In the owner's own process there is nobody else to ask: the memory isn't there.
+  if (here == nullptr) return requester_.accessor == target_.slot() ? Verdict::kUnmapped : Verdict::kAsk;
+  before = run_atomic(request, here.get());
+  return Verdict::kDone;
+}
+
+}  // namespace verbena::verbs
