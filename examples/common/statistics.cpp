@@ -33,8 +33,8 @@ void Statistics::print(const std::string& name) const {
              wall > 0 ? 100 * (user + system) / wall : 0.0, cpu_ == Cpu::kThread ? " (this thread)" : "");
   print_polls(name);
   if (!latency.empty()) {
-    fmt::print("{}: latency of one way: median {:.2f} us, 99 % {:.2f} us\n", name, latency.percentile_us(0.5),
-               latency.percentile_us(0.99));
+    fmt::print("{}: latency of {}: median {:.2f} us, 99 % {:.2f} us\n", name, latency_of,
+               latency.percentile_us(0.5), latency.percentile_us(0.99));
     latency.print();
   }
   std::fflush(stdout);

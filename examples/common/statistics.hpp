@@ -51,9 +51,10 @@ class Statistics {
   void stop();
 
   PollCounts polls;
-  Histogram latency;      ///< empty if the program measures none
-  uint64_t messages = 0;  ///< that were transferred
-  uint64_t bytes = 0;     ///< of payload, all messages and directions together
+  Histogram latency;                   ///< empty if the program measures none
+  std::string latency_of = "one way";  ///< what the latencies are of
+  uint64_t messages = 0;               ///< that were transferred
+  uint64_t bytes = 0;                  ///< of payload, all messages and directions together
 
   /// The account: one line a theme, "name: theme: figures".
   void print(const std::string& name) const;

@@ -33,9 +33,9 @@ void post(ibv_qp* qp, ibv_send_wr& request, const char* what) {
   check(what, ibv_post_send(qp, &request, &bad));
 }
 
-void post_send(ibv_qp* qp, Buffer& buffer, Work work) {
+void post_send(ibv_qp* qp, Buffer& buffer, uint64_t wr_id) {
   ibv_send_wr request = {};
-  request.wr_id = static_cast<uint64_t>(work);
+  request.wr_id = wr_id;
   request.sg_list = buffer.sges().data();
   request.num_sge = static_cast<int>(buffer.sges().size());
   request.opcode = IBV_WR_SEND;
@@ -43,9 +43,9 @@ void post_send(ibv_qp* qp, Buffer& buffer, Work work) {
   post(qp, request, "ibv_post_send");
 }
 
-void post_receive(ibv_qp* qp, Buffer& buffer, Work work) {
+void post_receive(ibv_qp* qp, Buffer& buffer, uint64_t wr_id) {
   ibv_recv_wr request = {};
-  request.wr_id = static_cast<uint64_t>(work);
+  request.wr_id = wr_id;
   request.sg_list = buffer.sges().data();
   request.num_sge = static_cast<int>(buffer.sges().size());
   ibv_recv_wr* bad = nullptr;

@@ -13,10 +13,11 @@ namespace examples {
 
 /// What a completion is of; travels as wr_id, since after an error that is nearly all that is valid in a
 /// completion.
-enum class Work : uint64_t { kSend = 1, kReceive = 2 };
+inline constexpr uint64_t kSendWork = 1;
+inline constexpr uint64_t kReceiveWork = 2;
 
-void post_send(ibv_qp* qp, Buffer& buffer, Work work = Work::kSend);
-void post_receive(ibv_qp* qp, Buffer& buffer, Work work = Work::kReceive);
+void post_send(ibv_qp* qp, Buffer& buffer, uint64_t wr_id = kSendWork);
+void post_receive(ibv_qp* qp, Buffer& buffer, uint64_t wr_id = kReceiveWork);
 /// Posts any request that was prepared by hand.
 void post(ibv_qp* qp, ibv_send_wr& request, const char* what);
 

@@ -11,7 +11,7 @@ void await_both(const Options& options, const NextCompletion& next) {
   for (int missing = 2; missing > 0; --missing) {
     const ibv_wc completion = next();
     check_completion(completion);
-    if (completion.wr_id == static_cast<uint64_t>(Work::kReceive)) check_length(completion, options.size);
+    if (completion.wr_id == kReceiveWork) check_length(completion, options.size);
   }
 }
 
@@ -45,7 +45,7 @@ void play_agent(ibv_qp* qp, Buffer& buffer, const Options& options, const NextCo
   while (sent < options.count) {
     const ibv_wc completion = next();
     check_completion(completion);
-    if (completion.wr_id == static_cast<uint64_t>(Work::kReceive)) {
+    if (completion.wr_id == kReceiveWork) {
       check_length(completion, options.size);
       if (received++ == 0) statistics.start();
       // The same buffer, already, for the next ping: the client sends that only when it has the pong.
