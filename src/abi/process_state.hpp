@@ -15,6 +15,7 @@ struct ProcessState {
   std::vector<Device*> devices;  // of the latest list; each held by one reference
   verbs::ProtectionDomains domains;
   std::vector<ibv_context*> cm_contexts;  // rdma_get_devices: opened once, for as long as the process lives
+  std::vector<ibv_pd*> cm_domains;        // RDMA CM's own, one for each of those at most
 };
 
 ProcessState& state();

@@ -26,6 +26,11 @@ Agent::Agent(Options options, EventLoop loop, base::UniqueFd listener)
       listener_(std::move(listener)),
       idle_since_(base::now()) {
   spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  cm_ = std::make_unique<CmService>(
+      loop_, [this](std::string_view sentence) { log(sentence); },
+      [this](const cm::Outgoing& outgoing) {
+        if (qp1_) qp1_->send(outgoing);
+      });
 }
 
 base::Result<std::unique_ptr<Agent>> Agent::start(Options options) {
@@ -73,6 +78,7 @@ void Agent::tick(base::Instant now) {
     if (!spoke && now - session.since > kHelloTimeout) silent.push_back(socket);
   }
   for (const int socket : silent) end_session(socket);
+  go_on_with_cm(now);
   if (in_use()) idle_since_ = now;
   // Whoever just said Hello may be about to attach.
   if (now - idle_since_ >= options_.idle_timeout && sessions_.empty() && !options_.system) stopping_ = true;
@@ -80,7 +86,7 @@ void Agent::tick(base::Instant now) {
 
 bool Agent::in_use() const {
   // A connection that only looks (a status, a list of devices) is no reason to stay.
-  return !ready_ || !observers_.empty() || !ending_leases_.empty() ||
+  return !ready_ || !observers_.empty() || !ending_leases_.empty() || cm_->in_use() ||
          std::ranges::any_of(sessions_, [](const auto& s) { return s.second.lease.has_value(); }) ||
          std::ranges::any_of(attachments_, [](const auto& a) { return a.has_value(); }) ||
          slots_->next_deadline().has_value();  // a quarantine forgotten would be none
@@ -95,6 +101,7 @@ base::Instant Agent::next_deadline(base::Instant now) const {
   consider(interfaces_due_);
   consider(port_retry_);
   consider(slots_->next_deadline());
+  consider(cm_->next_deadline());
   for (const auto& lease : ending_leases_) consider(lease.end);
   for (const auto& [socket, session] : sessions_)
     if (!session.view && !session.lease) consider(session.since + kHelloTimeout);
@@ -146,7 +153,9 @@ void Agent::end_session(int socket) {
   const auto slot = session->slot;
   const auto lease = session->lease;
   const auto peer = session->peer;
+  const auto cm = session->cm;
   sessions_.erase(socket);
+  if (cm != 0) cm_->end_client(cm);
   if (lease)
     for (unsigned s = lease->first; s < lease->first + lease->count; ++s)
       let_lease_end({static_cast<uint8_t>(s)});
@@ -170,6 +179,7 @@ void Agent::end_attachment(base::Slot slot, arena::Counter why) {
   const int session = attachment->session;
   const auto timewait = timewait_of(slot);
   attachment.reset();
+  end_cm_of(slot);
   registry_.count(why);
   slots_->release(slot, base::now(), timewait);
   if (Session* open = session_at(session)) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/cm_service.hpp"
 #include "agent/event_loop.hpp"
 #include "agent/qp1.hpp"
 #include "agent/runtime_directory.hpp"
@@ -51,6 +52,8 @@ class Agent {
     std::optional<unsigned> view;          // after its Hello
     std::optional<base::Slot> slot;
     std::optional<SlotRange> lease;
+    cm::Client cm = 0;  // not 0: a process's CM connection
+    base::Slot cm_slot;
   };
   // What a process brings for its peers (ipc::Introduced).
   struct Belongings {
@@ -128,8 +131,16 @@ class Agent {
   void on_introduce(Session& session, const ipc::Message& message);
   [[nodiscard]] base::Result<base::Slot> asking_slot(const Session& session,
                                                      const ipc::Introduce& wanted) const;
+  [[nodiscard]] base::Result<base::Slot> own_slot(const Session& session, uint32_t claimed,
+                                                  uint32_t epoch) const;
   [[nodiscard]] base::Result<base::Slot> wanted_slot(const ipc::Introduce& wanted, uid_t asker) const;
   [[nodiscard]] base::Result<ipc::Introduced> introduce(base::Slot asker, base::Slot peer) const;
+
+  // connections.cpp: connection management
+  void on_cm_open(Session& session, const ipc::Message& message);
+  void on_cm_command(Session& session, ipc::Message& message);
+  void end_cm_of(base::Slot slot);
+  void go_on_with_cm(base::Instant now);
 
   template <typename M>
   void answer(Session& session, const M& message, std::span<const int> fds = {});
@@ -157,6 +168,7 @@ class Agent {
 
   net::SteeredGroup group_;  // empty: we haven't the port
   std::unique_ptr<Qp1> qp1_;
+  std::unique_ptr<CmService> cm_;
   base::UniqueFd park_;
   base::UniqueFd port_listener_;
   base::UniqueFd lease_;

@@ -13,9 +13,15 @@ base::Result<EventLoop> EventLoop::create() {
   return EventLoop(std::move(epoll));
 }
 
-base::Result<void> EventLoop::watch(int fd, Handler handler) {
+base::Result<void> EventLoop::watch(int fd, Handler handler) { return add(fd, EPOLLIN, std::move(handler)); }
+
+base::Result<void> EventLoop::watch_writable(int fd, Handler handler) {
+  return add(fd, EPOLLOUT, std::move(handler));
+}
+
+base::Result<void> EventLoop::add(int fd, uint32_t events, Handler handler) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = events;
   event.data.fd = fd;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
     return base::fail_errno("watching a descriptor");

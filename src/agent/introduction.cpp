@@ -99,16 +99,19 @@ base::Result<base::Slot> Agent::asking_slot(const Session& session, const ipc::I
                       fmt::format("this process is in a pid namespace that the host agent (pid {}) doesn't "
                                   "see, so it shares memory with no other; {}",
                                   ::getpid(), kWirePath));
+  return own_slot(session, wanted.own_slot, wanted.own_epoch);
+}
+
+base::Result<base::Slot> Agent::own_slot(const Session& session, uint32_t claimed, uint32_t epoch) const {
   const auto not_yours = [&] {
-    return base::fail(ESTALE, fmt::format("slot {} of epoch {} isn't this process's (pid {})",
-                                          wanted.own_slot, wanted.own_epoch, session.peer.pid));
+    return base::fail(ESTALE, fmt::format("slot {} of epoch {} isn't this process's (pid {})", claimed, epoch,
+                                          session.peer.pid));
   };
-  if (wanted.own_slot < base::kFirstProcessSlot || wanted.own_slot > base::kLastProcessSlot)
-    return not_yours();
-  const base::Slot slot{static_cast<uint8_t>(wanted.own_slot)};
+  if (claimed < base::kFirstProcessSlot || claimed > base::kLastProcessSlot) return not_yours();
+  const base::Slot slot{static_cast<uint8_t>(claimed)};
   const auto word = slots_->word(slot);
   const Owner owner = slots_->owner(slot);
-  if (word.state != arena::SlotState::kActive || word.epoch != wanted.own_epoch ||
+  if (word.state != arena::SlotState::kActive || word.epoch != epoch ||
       owner.pid != static_cast<uint32_t>(session.peer.pid) || owner.uid != session.peer.uid ||
       owner.start_ticks != ipc::start_ticks_of(session.peer.pid))
     return not_yours();

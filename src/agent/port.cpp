@@ -66,7 +66,9 @@ void Agent::own_group(net::SteeredGroup group, base::UniqueFd park) {
 }
 
 void Agent::open_qp1() {
-  auto made = Qp1::create(group_[0].get(), [this](arena::Counter counter) { registry_.count(counter); });
+  auto made = Qp1::create(
+      group_[0].get(), [this](arena::Counter counter) { registry_.count(counter); },
+      [this](const cm::Way& way, std::span<const std::byte> mad) { return cm_->on_mad(way, mad); });
   if (!made) return log(made.error().sentence);
   qp1_ = std::move(*made);
   if (auto watched = loop_.watch(group_[0].get(), [this] { qp1_->read(); }); !watched)

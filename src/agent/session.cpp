@@ -55,6 +55,8 @@ void Agent::dispatch(Session& session, ipc::Message& message) {
   const int key = session.socket.get();
   if (session.for_leases) {
     if (message.kind == Kind::kLease) return on_lease(session, message);
+  } else if (session.cm != 0) {
+    return on_cm_command(session, message);
   } else if (message.kind == Kind::kHello) {
     return on_hello(session, message);
   } else if (session.view) {
@@ -65,6 +67,8 @@ void Agent::dispatch(Session& session, ipc::Message& message) {
         return on_detach(session);
       case Kind::kIntroduce:
         return on_introduce(session, message);
+      case Kind::kCmOpen:
+        return on_cm_open(session, message);
       case Kind::kObserve:
         return on_observe(session, message);
       case Kind::kStop:

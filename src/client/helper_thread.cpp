@@ -252,7 +252,11 @@ void HostTie::reconnect() {
       connection_ = std::move(*connection);
       reinterpret_cast<arena::TablesHead*>(tables_.data())->slot.store(connection_.claim.slot);
     }
-    return tell_change();  // what changed while no agent ran
+    tell_change();  // what changed while no agent ran
+    const std::lock_guard lock(listeners_mutex_);
+    for (auto* listener : listeners_)
+      listener->on_agent_changed([this](int fd, base::Instant until) { doze_on(fd, until); });
+    return;
   }
   const auto& error = connection.error();
   // Only the agent's word on the slot, or segments that the program closed, are final. All else may pass: no

@@ -31,6 +31,8 @@ class DeviceListener {
   virtual void on_devices_changed(const arena::DeviceTable& before, const arena::DeviceTable& after) = 0;
   // The slot is lost for good: no queue pair of this process works any longer.
   virtual void on_slot_lost(const base::Error& error) = 0;
+  // Another agent runs, and this process is attached to it. Who has to wait for it waits by `waiting`.
+  virtual void on_agent_changed(const ipc::Waiting& /*waiting*/) {}
 };
 
 class HostTie {

@@ -48,6 +48,7 @@ struct CmChannel {
   static constexpr Kind kKind = Kind::kCmChannel;
   uint32_t channel = 0;  // named by the process
 };
+// Ids whose events still go there end, as by CmDestroy: they are requests that the program was never handed.
 struct CmCloseChannel {
   static constexpr Kind kKind = Kind::kCmCloseChannel;
   uint32_t channel = 0;
@@ -59,8 +60,9 @@ struct CmCreate {
   uint32_t channel = 0;
   CmPortSpace space{};
 };
-// Ends whatever the id was doing: a listener's unaccepted requests are rejected, a connection gets its DREQ,
-// a request under way its REJ. No event of this id is written after the answer.
+// Ends whatever the id was doing: a listener's requests are rejected, a connection gets its DREQ, a request
+// under way its REJ. Requests that a command has named meanwhile (accept, or CmMigrate of one that the
+// program was handed) live on without their listener. No event of this id is written after the answer.
 struct CmDestroy {
   static constexpr Kind kKind = Kind::kCmDestroy;
   uint32_t id = 0;
@@ -117,7 +119,7 @@ struct CmParameters {
 };
 
 // Sends a REQ, or a SIDR REQ in the UDP space (and for kIpoib). Comes out as kConnectResponse, kRejected,
-// kUnreachable or kConnectError; for datagrams as kEstablished, kRejected or kUnreachable.
+// kUnreachable or kConnectError; for datagrams as kEstablished or kUnreachable (also if it was rejected).
 struct CmConnect {
   static constexpr Kind kKind = Kind::kCmConnect;
   uint32_t id = 0;
@@ -175,7 +177,7 @@ enum class CmEventKind : uint32_t {
   kConnectRequest = 1,  // id: the listener; child: the new id, which has `local` and `remote`
   kConnectResponse,     // a REP: make the queue pair ready, then CmEstablish or CmReject
   kConnectError,
-  kUnreachable,   // status: -ETIMEDOUT
+  kUnreachable,   // status: -ETIMEDOUT; of datagrams also the SIDR status that came, as the kernel has it
   kRejected,      // status: the reason of IBA 12.6.7.2, positive
   kEstablished,   // RTU came; for datagrams: SIDR REP, with qpn and qkey
   kDisconnected,  // DREQ, DREP, or the peer process died

@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "local": "base arena verbs engine",
     "net": "base roce",
     "wire": "base arena roce engine verbs net",
-    "cm": "base roce",
+    "cm": "base roce ipc",
     "agent": "base roce arena ipc net cm engine",
     "sim": "base roce engine verbs arena cm",
     "client": BELOW_CLIENT,

@@ -1,0 +1,98 @@
+#include "client/cm_channel.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "ipc/channel.hpp"
+
+namespace verbena::client {
+namespace {
+
+// A message that only makes the descriptor readable.
+bool stands_for_held(const ipc::CmEvent& event) { return event.id == 0; }
+
+}  // namespace
+
+base::Result<std::shared_ptr<CmChannel>> CmChannel::create(uint32_t number) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return base::fail_errno("creating an event channel");
+  return std::shared_ptr<CmChannel>(new CmChannel(number, ends[0], base::UniqueFd(ends[1])));
+}
+
+CmChannel::~CmChannel() { ::close(program_end_); }
+
+base::Result<ipc::CmEvent> CmChannel::take() {
+  const std::lock_guard lock(mutex_);
+  for (;;) {
+    const auto message = ipc::receive(program_end_);
+    if (!message) {
+      if (message.error().code != EAGAIN || held_.empty()) return std::unexpected(message.error());
+    } else {
+      const auto event = message->as<ipc::CmEvent>();
+      if (!event) continue;  // not of ours: the program wrote into its descriptor
+      if (!stands_for_held(*event)) held_.push_back(*event);
+      if (held_.empty()) continue;
+    }
+    const ipc::CmEvent oldest = held_.front();
+    held_.pop_front();
+    owed_ = std::min(owed_, held_.size());
+    pay_owed();
+    return oldest;
+  }
+}
+
+void CmChannel::leave(const ipc::CmEvent& event) {
+  const std::lock_guard lock(mutex_);
+  const int end = agent_end_.get();
+  if (end >= 0 && owed_ == 0 && ipc::send(end, event)) return;
+  held_.push_back(event);
+  ++owed_;
+}
+
+void CmChannel::leave_first(const std::vector<ipc::CmEvent>& events) {
+  const std::lock_guard lock(mutex_);
+  absorb();
+  held_.insert(held_.begin(), events.begin(), events.end());
+  owed_ = held_.size();
+  pay_owed();
+}
+
+std::vector<ipc::CmEvent> CmChannel::extract(uint32_t id) {
+  const std::lock_guard lock(mutex_);
+  absorb();
+  std::vector<ipc::CmEvent> taken;
+  const auto rest = std::stable_partition(held_.begin(), held_.end(),
+                                          [&](const ipc::CmEvent& event) { return event.id != id; });
+  taken.assign(rest, held_.end());
+  held_.erase(rest, held_.end());
+  owed_ = held_.size();
+  pay_owed();
+  return taken;
+}
+
+void CmChannel::look(const std::function<void(const ipc::CmEvent&)>& at) {
+  const std::lock_guard lock(mutex_);
+  absorb();
+  for (const auto& event : held_) at(event);
+  owed_ = held_.size();
+  pay_owed();
+}
+
+void CmChannel::absorb() {
+  for (;;) {
+    const auto message = ipc::receive(program_end_);
+    if (!message) return;
+    if (const auto event = message->as<ipc::CmEvent>(); event && !stands_for_held(*event))
+      held_.push_back(*event);
+  }
+}
+
+void CmChannel::pay_owed() {
+  const int end = agent_end_.get();
+  while (end >= 0 && owed_ > 0 && ipc::send(end, ipc::CmEvent{})) --owed_;
+}
+
+}  // namespace verbena::client
