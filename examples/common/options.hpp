@@ -25,6 +25,7 @@ enum class Role {
   kClient,  ///< needs a server's name
   kServer,  ///< may be given an address to listen on; serves clients
   kEither,  ///< a client if a server's name is given, otherwise the server
+  kGroup,   ///< needs the address of a multicast group
   kAlone,   ///< neither: takes no address and moves no data
 };
 

@@ -84,6 +84,18 @@ ClientSideBuffers::ClientSideBuffers(ibv_pd* pd, const Options& options)
            options.sges),
       source(pd, options.size, 0, options.sges) {}
 
+Regions::Wire Regions::to_wire() const {
+  Wire wire;
+  const auto rest = std::ranges::copy(readable.to_wire(), wire.begin()).out;
+  std::ranges::copy(writable.to_wire(), rest);
+  return wire;
+}
+
+std::optional<Regions> Regions::from_wire(std::span<const std::byte> bytes) {
+  if (bytes.size() < sizeof(Wire)) return std::nullopt;
+  return Regions{*Region::from_wire(bytes), *Region::from_wire(bytes.subspan(sizeof(Region::Wire)))};
+}
+
 void post_first_receive_of_server(ibv_qp* qp) {
   ibv_recv_wr request = {};
   request.wr_id = kReceiveWork;

@@ -7,29 +7,23 @@
 //   RECV, then look what was written    <-  SEND of no bytes: "I have written"
 #pragma once
 
-#include <array>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/options.hpp"
+#include "common/region.hpp"
 #include "common/work.hpp"
 
 namespace examples {
-
-/// Where a peer may READ or WRITE. The rkey is what lets it: whoever knows both may.
-struct Region {
-  uint64_t address;
-  uint32_t rkey;
-};
 
 /// The server's two regions, as they travel to the client.
 struct Regions {
   Region readable;
   Region writable;
 
-  using Wire = std::array<std::byte, 24>;
+  using Wire = std::array<std::byte, 2 * sizeof(Region::Wire)>;
   [[nodiscard]] Wire to_wire() const;
   static std::optional<Regions> from_wire(std::span<const std::byte> bytes);
 };
