@@ -10,10 +10,22 @@ namespace verbena::abi {
 namespace {
 
 base::Result<void> check(const ibv_qp_init_attr& attr) {
-  if (attr.qp_type != IBV_QPT_RC)
-    return base::fail(
-        attr.qp_type == IBV_QPT_UC || attr.qp_type == IBV_QPT_UD ? EOPNOTSUPP : EINVAL,
-        fmt::format("queue pairs of type {} aren't there yet: RC are", static_cast<int>(attr.qp_type)));
+  switch (attr.qp_type) {
+    case IBV_QPT_RC:
+    case IBV_QPT_UC:
+    case IBV_QPT_UD:
+      break;
+    case IBV_QPT_RAW_PACKET:
+      return base::fail(EOPNOTSUPP,
+                        "raw packet queue pairs aren't there: the device has no Ethernet of its own");
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
+      return base::fail(EOPNOTSUPP, "XRC queue pairs aren't there yet");
+    default:
+      return base::fail(EINVAL,
+                        fmt::format("{} is no type of queue pair: use IBV_QPT_RC, IBV_QPT_UC or IBV_QPT_UD",
+                                    static_cast<int>(attr.qp_type)));
+  }
   if (attr.srq != nullptr) return base::fail(EOPNOTSUPP, "shared receive queues aren't there yet");
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr)
     return base::fail(EINVAL, "a queue pair needs a completion queue for its sends and one for its receives");
@@ -33,6 +45,7 @@ base::Result<ibv_qp*> create(ibv_pd* pd, ibv_qp_init_attr* attr) {
       (*data)->process(), {.domain = domain,
                            .send_cq = Cq::from(attr->send_cq).queue,
                            .recv_cq = Cq::from(attr->recv_cq).queue,
+                           .type = attr->qp_type,
                            .caps = attr->cap,
                            .signal_all = attr->sq_sig_all != 0,
                            .paths = std::make_shared<client::DevicePaths>(*data, *context.open),

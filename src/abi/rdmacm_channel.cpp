@@ -13,6 +13,18 @@ base::Result<void> usable(const EventChannel& channel) {
   return {};
 }
 
+class Reading {
+ public:
+  explicit Reading(EventChannel& channel) : channel_(channel) { ++channel_.readers; }
+  ~Reading() { --channel_.readers; }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+  [[nodiscard]] bool closed() const { return channel_.closed; }
+
+ private:
+  EventChannel& channel_;
+};
+
 base::Result<EventChannel*> create_channel() {
   if (auto opened = open_cm_devices(); !opened) return std::unexpected(opened.error());
   return make_channel();
@@ -39,7 +51,14 @@ base::Result<EventChannel*> make_channel() {
 
 void free_channel(EventChannel* channel) {
   if (channel->tie->current()) channel->tie->close_channel(channel->channel);
-  delete channel;
+  channel->closed = true;
+  if (channel->readers == 0) {
+    delete channel;
+    return;
+  }
+  // Programs destroy the channel while a thread of theirs waits on it, and then exit. Left behind for that
+  // one.
+  channel->channel->close_program_end();
 }
 
 base::Result<rdma_cm_event*> take_event(EventChannel& channel) {
@@ -73,6 +92,7 @@ VERBENA_ENTRY int vb_rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_even
     errno = EINVAL;
     return -1;
   }
+  const abi::Reading reading(abi::EventChannel::from(channel));
   for (;;) {
     const int taken = abi::minus_one(abi::guarded([&] { return abi::get_event(channel, event); }));
     if (taken == 0 || errno != EAGAIN) return taken;
@@ -80,6 +100,10 @@ VERBENA_ENTRY int vb_rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_even
     // asked for that (SA_RESTART), as the kernel's call does.
     char first = 0;
     if (::recv(channel->fd, &first, sizeof first, MSG_PEEK) < 0) return -1;
+    if (reading.closed()) {
+      errno = EBADF;
+      return -1;
+    }
   }
 }
 VERBENA_SAME_PROTOTYPE(rdma_get_cm_event);

@@ -59,7 +59,7 @@ rdma_cm_event_type type_of(CmEventKind kind) {
   return RDMA_CM_EVENT_CONNECT_ERROR;
 }
 
-// What the peer told. Its initiator depth is what we are to answer, and the other way round.
+// What the peer told, the depths as they are for us: its initiator depth is our responder's.
 void tell_parameters(Event& event, const CmId& id, const ipc::CmParameters& told) {
   const auto length = std::min<uint32_t>(told.private_length, ipc::kCmPrivateBytes);
   std::memcpy(event.private_data, told.private_data, length);
@@ -75,8 +75,8 @@ void tell_parameters(Event& event, const CmId& id, const ipc::CmParameters& told
   }
   event.rdma.param.conn = {.private_data = data,
                            .private_data_len = static_cast<uint8_t>(length),
-                           .responder_resources = told.initiator_depth,
-                           .initiator_depth = told.responder_resources,
+                           .responder_resources = told.responder_resources,
+                           .initiator_depth = told.initiator_depth,
                            .flow_control = told.flow_control,
                            .retry_count = told.retry_count,
                            .rnr_retry_count = told.rnr_retry_count,
@@ -92,8 +92,8 @@ CmId* make_child(client::CmTie& tie, CmId& listener, const ipc::CmEvent& request
   child->passive = true;
   child->step = CmStep::kRequested;
   child->peer = request.parameters;
-  child->responder_resources = request.parameters.initiator_depth;
-  child->initiator_depth = request.parameters.responder_resources;
+  child->responder_resources = request.parameters.responder_resources;
+  child->initiator_depth = request.parameters.initiator_depth;
   child->traffic_class = request.parameters.traffic_class;
   child->ack_timeout = listener.ack_timeout;
   child->rdma.channel = listener.rdma.channel;
@@ -102,7 +102,11 @@ CmId* make_child(client::CmTie& tie, CmId& listener, const ipc::CmEvent& request
   child->rdma.qp_type = listener.rdma.qp_type;
   if (!tie.adopt(request, child.get())) return nullptr;
   auto made = take_addresses(*child, request);
-  if (made && listener.synchronous) made = migrate(*child, nullptr);
+  // Either way the agent hears that it was handed out: from now on it may outlive its listener.
+  if (made)
+    made = listener.synchronous
+               ? migrate(*child, nullptr)
+               : tie.migrate(child->number, EventChannel::from(listener.rdma.channel).channel);
   if (!made) {
     base::explain(made.error());
     (void)tie.reject({.id = request.child});

@@ -87,7 +87,7 @@ RingConsumer::Taken RingConsumer::take() {
                   .imm = slot.imm.get()};
   const uint64_t end = slot.payload_end.get();
   const uint64_t before = payload_next_;
-  if (taken.record.kind != RecordKind::kSend) {
+  if (taken.record.kind != RecordKind::kSend && taken.record.kind != RecordKind::kDatagram) {
     taken.sane = true;
   } else if (taken.record.length <= kBytesInSlot) {
     taken.bytes = {slot.bytes, taken.record.length};

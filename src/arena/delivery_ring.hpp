@@ -17,6 +17,7 @@ enum class RecordKind : uint8_t {
   kPlaced,    // a message whose bytes are in the receive's buffers already
   kWriteImm,  // an RDMA write's notice: consumes a receive, brings no bytes
   kFail,      // the responder's queue pair fails; `length` says why (an engine::FailReason)
+  kDatagram,  // as kSend; before its bytes a word with the sender's queue pair number
 };
 enum RecordFlag : uint8_t {
   kHasImm = 1,

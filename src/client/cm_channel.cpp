@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ipc/channel.hpp"
 
@@ -22,7 +23,11 @@ base::Result<std::shared_ptr<CmChannel>> CmChannel::create(uint32_t number) {
   return std::shared_ptr<CmChannel>(new CmChannel(number, ends[0], base::UniqueFd(ends[1])));
 }
 
-CmChannel::~CmChannel() { ::close(program_end_); }
+CmChannel::~CmChannel() { close_program_end(); }
+
+void CmChannel::close_program_end() {
+  if (const int fd = std::exchange(program_end_, -1); fd >= 0) ::close(fd);
+}
 
 base::Result<ipc::CmEvent> CmChannel::take() {
   const std::lock_guard lock(mutex_);

@@ -38,6 +38,9 @@ class CmChannel {
   [[nodiscard]] std::vector<ipc::CmEvent> extract(uint32_t id);
   // Looks at all events that wait, the oldest first.
   void look(const std::function<void(const ipc::CmEvent&)>& at);
+  // The program's descriptor ends, and nothing else: threads that wait on it go on doing so, as the kernel
+  // has it.
+  void close_program_end();
   // In a child of fork(): gives up the inherited copy of the agent's end.
   void abandon() { agent_end_.reset(); }
 
@@ -48,7 +51,7 @@ class CmChannel {
   void pay_owed();  // one message in the socket for each event held, as far as it takes them
 
   const uint32_t number_;
-  const int program_end_;
+  int program_end_;
   base::GuardedFd agent_end_;
   std::mutex mutex_;
   // Events that were in the socket or didn't fit into it. For each a message without meaning is in the socket

@@ -119,6 +119,7 @@ void CmTie::declare(int socket, uint32_t id, const Declared& declared, const ipc
     resume.id = id;
     resume.channel = declared.channel->number();
     resume.space = declared.space;
+    change(id, [](Declared& kept) { kept.resumed = true; });
     return say(resume);
   }
   // Neither side's answer can be awaited any longer.

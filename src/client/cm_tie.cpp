@@ -110,12 +110,6 @@ base::Result<void> CmTie::tell(const M& command, std::span<const int> fds) {
   return {};
 }
 
-template <typename Change>
-void CmTie::change(uint32_t id, Change&& change) {
-  const std::lock_guard lock(mutex_);
-  if (const auto found = ids_.find(id); found != ids_.end()) change(found->second);
-}
-
 base::Result<std::shared_ptr<CmChannel>> CmTie::open_channel() {
   if (auto attached = attach(); !attached) return std::unexpected(attached.error());
   uint32_t number = 0;
@@ -223,7 +217,10 @@ base::Result<void> CmTie::accept(const ipc::CmAccept& wanted) {
 
 base::Result<void> CmTie::establish(uint32_t id) {
   auto told = tell(ipc::CmEstablish{.id = id});
-  if (told) change(id, [](Declared& declared) { declared.phase = Phase::kConnected; });
+  change(id, [&](Declared& declared) {
+    if (declared.resumed) told = {};  // the peer's repeated REP gets its RTU
+    if (told) declared.phase = Phase::kConnected;
+  });
   return told;
 }
 

@@ -74,6 +74,7 @@ class CmTie final : public DeviceListener {
     Phase phase = Phase::kIdle;
     bool bound = false;
     bool listens = false;
+    bool resumed = false;  // at an agent that takes it for established
     ipc::CmBind bind;
     ipc::CmListen listen;
     ipc::CmResume resume;
@@ -86,7 +87,10 @@ class CmTie final : public DeviceListener {
   template <typename M>
   [[nodiscard]] base::Result<void> tell(const M& command, std::span<const int> fds = {});
   template <typename Change>
-  void change(uint32_t id, Change&& change);
+  void change(uint32_t id, Change&& change) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = ids_.find(id); found != ids_.end()) change(found->second);
+  }
   static void note_event(Declared& declared, const ipc::CmEvent& event);
 
   // cm_renewal.cpp; with command_mutex_ held.

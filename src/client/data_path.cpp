@@ -49,8 +49,8 @@ base::Result<std::shared_ptr<DataPath>> DataPath::current() {
 
 DataPath::DataPath(arena::ProcessArena arena, base::Slot slot, uint32_t epoch)
     : process_(arena, slot), epoch_(epoch), tie_(HostTie::instance()) {
-  auto self = std::make_shared<local::Self>(arena, slot, epoch, process_.regions(),
-                                            [] { HostTie::instance()->wake_helper(); });
+  auto self =
+      std::make_shared<local::Self>(arena, epoch, process_, [] { HostTie::instance()->wake_helper(); });
   exchange_ = std::make_shared<local::Exchange>(process_, std::move(self));
   process_.set_postman(exchange_);
   const char* wished = ::secure_getenv("VERBENA_PATH");

@@ -60,20 +60,26 @@ class DevicePaths final : public verbs::PathMaker {
  public:
   DevicePaths(std::shared_ptr<DataPath> data, const OpenDevice& device)
       : data_(std::move(data)), device_(device) {}
-  [[nodiscard]] base::Result<verbs::PathPlan> plan(base::Qpn own, uint32_t incarnation, uint32_t domain,
-                                                   const ibv_qp_attr& attributes) override;
+  [[nodiscard]] base::Result<verbs::PathPlan> plan(const verbs::PathWish& wish) override;
   [[nodiscard]] std::vector<verbs::PortFacts> ports() override;
 
  private:
-  [[nodiscard]] verbs::PathPlan plan_local(std::shared_ptr<local::Neighbour> peer, base::Qpn own,
-                                           uint32_t incarnation, uint32_t domain, base::Qpn target,
+  [[nodiscard]] verbs::PathPlan plan_local(std::shared_ptr<local::Neighbour> peer,
+                                           const verbs::PathWish& wish, base::Qpn target,
                                            const arena::GidRecord& gid);
-  [[nodiscard]] base::Result<verbs::PathPlan> plan_wire(base::Qpn own, uint32_t domain,
-                                                        const ibv_qp_attr& attributes,
+  [[nodiscard]] base::Result<verbs::PathPlan> plan_wire(const verbs::PathWish& wish,
                                                         const arena::GidRecord& gid, bool this_host);
+  [[nodiscard]] base::Result<verbs::PathPlan> plan_datagrams(const verbs::PathWish& wish,
+                                                             const arena::PortRecord& record);
+  [[nodiscard]] base::Result<std::shared_ptr<wire::Port>> network(base::Qpn own);
+  [[nodiscard]] verbs::PathPlan plan_from_self();
 
   std::shared_ptr<DataPath> data_;
   const OpenDevice& device_;
 };
+
+// What an address handle of that device holds. EINVAL: it names no port or GID of it.
+[[nodiscard]] base::Result<verbs::AddressVector> resolve_address(const OpenDevice& device,
+                                                                 const ibv_ah_attr& attributes);
 
 }  // namespace verbena::client

@@ -10,6 +10,8 @@
 #include "client/host_tie.hpp"
 #include "local/local_path.hpp"
 #include "wire/rc_connection.hpp"
+#include "wire/uc_connection.hpp"
+#include "wire/ud_endpoint.hpp"
 
 namespace verbena::client {
 namespace {
@@ -28,8 +30,7 @@ bool is_of_this_host(const arena::DeviceTable& table, const uint8_t* gid) {
 
 }  // namespace
 
-base::Result<verbs::PathPlan> DevicePaths::plan(base::Qpn own, uint32_t incarnation, uint32_t domain,
-                                                const ibv_qp_attr& attributes) {
+base::Result<verbs::PathPlan> DevicePaths::plan(const verbs::PathWish& wish) {
   if (const char* path = ::secure_getenv("VERBENA_PATH"); path != nullptr && std::string_view(path) != "wire")
     return base::fail(EINVAL,
                       fmt::format("VERBENA_PATH=\"{}\" isn't understood; \"wire\" has queue pairs use the "
@@ -37,13 +38,15 @@ base::Result<verbs::PathPlan> DevicePaths::plan(base::Qpn own, uint32_t incarnat
                                   path));
   const auto record = device_.record();
   if (!record) return std::unexpected(record.error());
-  const auto& address = attributes.ah_attr;
-  const auto& gid = record->ports[(address.port_num - 1u) % arena::kMaxPorts]
-                        .gids[address.grh.sgid_index % arena::kMaxGids];
+  const auto& port = record->ports[(wish.attributes.port_num - 1u) % arena::kMaxPorts];
+  if (wish.type == IBV_QPT_UD) return plan_datagrams(wish, port);
+  const auto& address = wish.attributes.ah_attr;
+  const auto& gid = port.gids[address.grh.sgid_index % arena::kMaxGids];
   const auto devices = HostTie::instance()->devices();
   const bool this_host = is_of_this_host(*devices, address.grh.dgid.raw);
-  if (this_host && data_->process().arena().head().wants_wire == 0) {
-    const base::Qpn target{attributes.dest_qp_num & 0xffffff};
+  // Local delivery is for reliable connections so far.
+  if (wish.type == IBV_QPT_RC && this_host && data_->process().arena().head().wants_wire == 0) {
+    const base::Qpn target{wish.attributes.dest_qp_num & 0xffffff};
     auto peer = data_->meet(target.slot());
     if (!peer && peer.error().code == ESRCH) {
       verbs::PathPlan silence;
@@ -54,14 +57,13 @@ base::Result<verbs::PathPlan> DevicePaths::plan(base::Qpn own, uint32_t incarnat
     // Both ends must choose alike. A stranger is one from either side; a wish for the wire both can see.
     if (!peer && peer.error().code != EPERM) return std::unexpected(peer.error());
     if (peer && (*peer)->arena().head().wants_wire == 0)
-      return plan_local(std::move(*peer), own, incarnation, domain, target, gid);
+      return plan_local(std::move(*peer), wish, target, gid);
   }
-  return plan_wire(own, domain, attributes, gid, this_host);
+  return plan_wire(wish, gid, this_host);
 }
 
-verbs::PathPlan DevicePaths::plan_local(std::shared_ptr<local::Neighbour> peer, base::Qpn own,
-                                        uint32_t incarnation, uint32_t domain, base::Qpn target,
-                                        const arena::GidRecord& gid) {
+verbs::PathPlan DevicePaths::plan_local(std::shared_ptr<local::Neighbour> peer, const verbs::PathWish& wish,
+                                        base::Qpn target, const arena::GidRecord& gid) {
   verbs::PathPlan plan;
   std::memcpy(plan.own_gid, gid.raw.data(), sizeof plan.own_gid);
   plan.peer_known = true;
@@ -71,27 +73,43 @@ verbs::PathPlan DevicePaths::plan_local(std::shared_ptr<local::Neighbour> peer, 
       data_->process(), data_->exchange(),
       local::LocalPath::Connection{.peer = std::move(peer),
                                    .target = target,
-                                   .own = own,
-                                   .incarnation = incarnation,
+                                   .own = wish.own,
+                                   .incarnation = wish.incarnation,
                                    .own_gid = {plan.own_gid[0], plan.own_gid[1]},
-                                   .domain = domain});
+                                   .domain = wish.domain});
   return plan;
 }
 
-base::Result<verbs::PathPlan> DevicePaths::plan_wire(base::Qpn own, uint32_t domain,
-                                                     const ibv_qp_attr& attributes,
-                                                     const arena::GidRecord& gid, bool this_host) {
+base::Result<std::shared_ptr<wire::Port>> DevicePaths::network(base::Qpn own) {
   auto port = data_->port();
   if (!port)
     return base::fail(port.error().code, fmt::format("QP 0x{:06x}: {}", own.value, port.error().sentence));
   data_->process().arena().head().longest_timewait_ns = kTimewait.count();
+  return port;
+}
+
+// What comes in by the network is delivered through a ring from ourselves.
+verbs::PathPlan DevicePaths::plan_from_self() {
+  verbs::PathPlan plan;
+  plan.peer_known = true;
+  plan.peer_slot = data_->process().slot();
+  plan.peer_epoch = data_->exchange()->neighbour(plan.peer_slot)->epoch();
+  plan.pipelined = true;
+  return plan;
+}
+
+base::Result<verbs::PathPlan> DevicePaths::plan_wire(const verbs::PathWish& wish, const arena::GidRecord& gid,
+                                                     bool this_host) {
+  auto port = network(wish.own);
+  if (!port) return std::unexpected(port.error());
+  const ibv_qp_attr& attributes = wish.attributes;
   const auto& address = attributes.ah_attr;
-  wire::RcPeering peering{.own = own,
-                          .target = {attributes.dest_qp_num & 0xffffff},
-                          .first_expected = {attributes.rq_psn & base::Psn::kMask},
-                          .mtu = 128u << attributes.path_mtu,
-                          .fetches_granted = attributes.max_dest_rd_atomic,
-                          .domain = domain};
+  wire::Peering peering{.own = wish.own,
+                        .target = {attributes.dest_qp_num & 0xffffff},
+                        .first_expected = {attributes.rq_psn & base::Psn::kMask},
+                        .mtu = 128u << attributes.path_mtu,
+                        .fetches_granted = attributes.max_dest_rd_atomic,
+                        .domain = wish.domain};
   std::memcpy(peering.peer_gid, address.grh.dgid.raw, sizeof peering.peer_gid);
   peering.route = {.from = {gid.raw},
                    .to = {},
@@ -101,16 +119,54 @@ base::Result<verbs::PathPlan> DevicePaths::plan_wire(base::Qpn own, uint32_t dom
                    .slot = peering.target.slot(),
                    .recognised = this_host};
   std::memcpy(peering.route.to.bytes.data(), address.grh.dgid.raw, sizeof address.grh.dgid.raw);
-  verbs::PathPlan plan;
+  verbs::PathPlan plan = plan_from_self();
   std::memcpy(plan.own_gid, gid.raw.data(), sizeof plan.own_gid);
-  // What comes in is delivered through a ring from ourselves.
-  plan.peer_known = true;
-  plan.peer_slot = data_->process().slot();
   auto self = data_->exchange()->neighbour(plan.peer_slot);
-  plan.peer_epoch = self->epoch();
-  plan.pipelined = true;
-  plan.path = std::make_unique<wire::RcConnection>(*port, data_->process(), std::move(self), peering);
+  if (wish.type == IBV_QPT_UC)
+    plan.path = std::make_unique<wire::UcConnection>(*port, data_->process(), std::move(self), peering);
+  else
+    plan.path = std::make_unique<wire::RcConnection>(*port, data_->process(), std::move(self), peering);
   return plan;
+}
+
+base::Result<verbs::PathPlan> DevicePaths::plan_datagrams(const verbs::PathWish& wish,
+                                                          const arena::PortRecord& record) {
+  auto port = network(wish.own);
+  if (!port) return std::unexpected(port.error());
+  verbs::PathPlan plan = plan_from_self();
+  plan.path = std::make_unique<wire::UdEndpoint>(*port, data_->process(),
+                                                 data_->exchange()->neighbour(plan.peer_slot),
+                                                 wire::UdConfig{.own = wish.own,
+                                                                .domain = wish.domain,
+                                                                .mtu = 128u << record.active_mtu,
+                                                                .qkey = wish.attributes.qkey});
+  return plan;
+}
+
+base::Result<verbs::AddressVector> resolve_address(const OpenDevice& device, const ibv_ah_attr& attributes) {
+  const auto record = device.record();
+  if (!record) return std::unexpected(record.error());
+  if (attributes.port_num == 0 || attributes.port_num > record->port_count)
+    return base::fail(EINVAL, fmt::format("an address handle's port_num is {}, but ports are 1 to {}",
+                                          attributes.port_num, record->port_count));
+  if (attributes.is_global == 0)
+    return base::fail(EINVAL,
+                      "an address handle's is_global is 0, but peers are reached by GID only: set it to 1, "
+                      "grh.dgid to the peer's GID and grh.sgid_index to the index of ours");
+  const auto& gids = record->ports[attributes.port_num - 1u].gids;
+  const unsigned index = attributes.grh.sgid_index;
+  if (index >= arena::kMaxGids || gids[index].used == 0)
+    return base::fail(EINVAL, fmt::format("an address handle's grh.sgid_index is {}, but port {} has no GID "
+                                          "there: use one that ibv_devinfo -v shows",
+                                          index, attributes.port_num));
+  const auto& gid = gids[index];
+  verbs::AddressVector vector{.interface = gid.ifindex,
+                              .traffic_class = attributes.grh.traffic_class,
+                              .hop_limit = attributes.grh.hop_limit};
+  std::memcpy(vector.own_gid.data(), gid.raw.data(), vector.own_gid.size());
+  std::memcpy(vector.peer_gid.data(), attributes.grh.dgid.raw, vector.peer_gid.size());
+  vector.this_host = is_of_this_host(*HostTie::instance()->devices(), vector.peer_gid.data());
+  return vector;
 }
 
 std::vector<verbs::PortFacts> DevicePaths::ports() {

@@ -16,8 +16,8 @@
 #include "base/unique_fd.hpp"
 #include "local/process_memory.hpp"
 #include "verbs/address_space.hpp"
-#include "verbs/memory_regions.hpp"
 #include "verbs/own_memory.hpp"
+#include "verbs/process.hpp"
 #include "verbs/queue_owner.hpp"
 
 namespace verbena::local {
@@ -97,25 +97,25 @@ class Peer final : public Neighbour {
 class Self final : public Neighbour {
  public:
   // `wake` is called to have our own helper thread look around.
-  Self(arena::ProcessArena arena, base::Slot slot, uint32_t epoch, verbs::MemoryRegions& regions,
-       std::function<void()> wake)
-      : Neighbour(arena, slot, epoch, slot), regions_(regions), wake_(std::move(wake)) {}
+  Self(arena::ProcessArena arena, uint32_t epoch, verbs::Process& process, std::function<void()> wake)
+      : Neighbour(arena, process.slot(), epoch, process.slot()), process_(process), wake_(std::move(wake)) {}
 
   [[nodiscard]] engine::MemoryAccessor& memory() override { return memory_; }
   void wake_helper() override;
   [[nodiscard]] arena::HazardLane& hazard_lane(base::Slot, unsigned lane) override {
-    return regions_.own_lane(lane);
+    return process_.regions().own_lane(lane);
   }
   // Whether whoever leaves something for the helper thread must wake it.
   void set_helper_sleeps(bool sleeps);
   void ring_channel(uint16_t cq) override;
+  [[nodiscard]] bool empty_rings(uint16_t cq) override { return process_.empty_rings(cq); }
   [[nodiscard]] verbs::HeldMemory mapped(uint32_t, uint64_t, uint64_t) override { return nullptr; }
   [[nodiscard]] verbs::HeldMemory atomic_target(const engine::AtomicRequest& request,
                                                 const verbs::Region& region) override;
 
  private:
   verbs::OwnMemory memory_;
-  verbs::MemoryRegions& regions_;
+  verbs::Process& process_;
   std::function<void()> wake_;
   std::atomic<bool> sleeps_ = true;
 };

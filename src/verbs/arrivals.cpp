@@ -14,6 +14,10 @@ namespace verbena::verbs {
 
 using engine::Verdict;
 
+namespace {
+constexpr uint32_t kDatagramPrefix = sizeof(uint32_t) + sizeof(ibv_grh);
+}
+
 bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, ibv_wc& completion, bool& failed) {
   const arena::Record& record = taken.record;
   const ibv_qp_state now = state();
@@ -34,8 +38,12 @@ bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, ibv_wc& compl
       return receive_failed(completion, IBV_WC_LOC_ACCESS_ERR, failure_);
     return false;
   }
-  const bool known = record.kind == arena::RecordKind::kSend || record.kind == arena::RecordKind::kPlaced ||
-                     record.kind == arena::RecordKind::kWriteImm;
+  const bool datagram = record.kind == arena::RecordKind::kDatagram;
+  const bool has_bytes = datagram || record.kind == arena::RecordKind::kSend;
+  const bool known = config_.type == IBV_QPT_UD ? datagram && record.length >= kDatagramPrefix
+                                                : record.kind == arena::RecordKind::kSend ||
+                                                      record.kind == arena::RecordKind::kPlaced ||
+                                                      record.kind == arena::RecordKind::kWriteImm;
   const bool fits =
       record.length <= kMaxMessageBytes && (record.kind != arena::RecordKind::kPlaced || receive_->empty() ||
                                             record.length <= receive_->front().entry->capacity.get());
@@ -45,8 +53,9 @@ bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, ibv_wc& compl
     return false;
   }
   const auto front = receive_->front();
-  if (record.kind == arena::RecordKind::kSend)
-    if (const auto status = scatter(taken, front); status != IBV_WC_SUCCESS) {
+  if (has_bytes)
+    if (const auto status = scatter(datagram ? taken.bytes.subspan(sizeof(uint32_t)) : taken.bytes, front);
+        status != IBV_WC_SUCCESS) {
       failed = failing_ = true;
       failure_ = status == IBV_WC_LOC_LEN_ERR ? Verdict::kTooLong : Verdict::kBadReceive;
       return receive_failed(completion, status, failure_);
@@ -61,12 +70,19 @@ bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, ibv_wc& compl
     completion.wc_flags = IBV_WC_WITH_IMM;
     completion.imm_data = record.imm;
   }
+  if (datagram) describe_datagram(taken, completion);
   receive_->pop();
   return true;
 }
 
-ibv_wc_status QueuePair::scatter(const arena::RingConsumer::Taken& taken, const ReceiveQueue::Front& front) {
-  uint64_t rest = taken.record.length;
+void QueuePair::describe_datagram(const arena::RingConsumer::Taken& taken, ibv_wc& completion) const {
+  std::memcpy(&completion.src_qp, taken.bytes.data(), sizeof completion.src_qp);
+  completion.byte_len -= static_cast<uint32_t>(sizeof completion.src_qp);
+  completion.wc_flags |= IBV_WC_GRH;
+}
+
+ibv_wc_status QueuePair::scatter(std::span<const std::byte> bytes, const ReceiveQueue::Front& front) {
+  uint64_t rest = bytes.size();
   if (rest > front.entry->capacity.get()) return IBV_WC_LOC_LEN_ERR;
   if (rest == 0) return IBV_WC_SUCCESS;
   std::array<iovec, kMaxSge> pieces{};
@@ -83,7 +99,7 @@ ibv_wc_status QueuePair::scatter(const arena::RingConsumer::Taken& taken, const 
     pieces[used++] = {reinterpret_cast<void*>(region.address), length};
     rest -= length;
   }
-  if (!scatter_own({pieces.data(), used}, taken.bytes.data(), taken.bytes.size(), engine::Tail::kLast))
+  if (!scatter_own({pieces.data(), used}, bytes.data(), bytes.size(), engine::Tail::kLast))
     return IBV_WC_LOC_PROT_ERR;
   return IBV_WC_SUCCESS;
 }
@@ -125,16 +141,17 @@ void QueuePair::fail_as_responder() {
 
 void QueuePair::conclude_expected_failure() {
   const uint64_t life = expected_failure_.exchange(0);
-  if (life != uint64_t{incarnation()} + 1 || state() == IBV_QPS_ERR || state() == IBV_QPS_RESET) return;
-  enter_error();
+  if (life != uint64_t{incarnation()} + 1 || !may_fail()) return;
+  enter_send_error();
 }
 
 // A request of ours failed: its completion has told so.
 void QueuePair::fail_as_requester(uint32_t life) {
   const std::lock_guard lock(modify_mutex_);
   if (life != incarnation()) return;  // it was reset since
-  if (state() == IBV_QPS_ERR || state() == IBV_QPS_RESET) return;
-  enter_error();
+  // Whoever asked for the state since the failure has concluded it, and the program may have gone on.
+  if (expected_failure_.exchange(0) == 0 || !may_fail()) return;
+  enter_send_error();
 }
 
 void QueuePair::fail_for_overrun() {

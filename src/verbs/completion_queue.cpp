@@ -18,6 +18,7 @@ namespace {
 constexpr uint32_t kMostSlots = 2048;  // deeper rings only cost cache: who falls behind is merged
 constexpr uint32_t kLeastPayload = 16384;
 constexpr uint32_t kMostPayload = 256 * 1024;
+constexpr uint64_t kWorkAnyway = 16;  // polls
 
 arena::RingShape shape_for(int cqe) {
   const uint32_t slots = std::clamp(std::bit_ceil(static_cast<uint32_t>(cqe)), 16u, kMostSlots);
@@ -88,6 +89,9 @@ int CompletionQueue::poll(int count, ibv_wc* completions) {
         empty_polls_.store(0, std::memory_order_relaxed);
       return taken;
     }
+    // What it has taken keeps the program busy, and what waits in the network's queues is better off there
+    // than dropped for want of a receive. Only, other queues must not starve.
+    if (taken > 0 && polls_.load(std::memory_order_relaxed) % kWorkAnyway != 0) return taken;
     worked = true;
     if (!process_.work() || taken > 0) return taken;
   }

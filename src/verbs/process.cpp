@@ -76,6 +76,15 @@ std::vector<std::shared_ptr<CompletionQueue>> Process::queues() {
   return found;
 }
 
+bool Process::empty_rings(uint16_t cq) {
+  for (const auto& queue : queues())
+    if (queue->index() == cq) {
+      queue->settle([] {});
+      return true;
+    }
+  return false;
+}
+
 base::Result<InboundRing> Process::make_ring(base::Slot slot, uint32_t epoch, arena::RingShape shape) {
   const std::lock_guard lock(mutex_);
   InboundRing ring{.slot = slot, .epoch = epoch, .id = ++last_ring_id_, .shape = shape};

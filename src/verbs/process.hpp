@@ -90,6 +90,8 @@ class Process {
     return wire != nullptr && wire->active();
   }
   [[nodiscard]] bool has_failures() const { return failing_any_.load(); }
+  // Takes what lies in the rings of a queue, so that more can come; with any lock but a queue's held.
+  [[nodiscard]] bool empty_rings(uint16_t cq);
   void fail_users_later(CompletionQueue& queue);
   void fail_later(std::shared_ptr<QueuePair> queue_pair);
   [[nodiscard]] uint64_t polls();

@@ -47,6 +47,8 @@ class QueueOwner {
   bool set_gone() { return gone_.exchange(true); }
   // Has its helper thread look at letters and full rings.
   virtual void wake_helper() = 0;
+  // Takes what lies in the rings of that queue. False: only another process can; wake its helper.
+  [[nodiscard]] virtual bool empty_rings(uint16_t) { return false; }
   // An event on the completion channel of that queue.
   virtual void ring_channel(uint16_t cq) = 0;
   // Where a region of shared memory is mapped here, from its byte `address` on; null: it isn't.

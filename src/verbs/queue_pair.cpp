@@ -98,7 +98,7 @@ void QueuePair::announce(ibv_qp_state state) {
   entry_.rq_psn.set(attr.rq_psn);
   entry_.access.set(attr.qp_access_flags);
   entry_.reads.set(attr.max_dest_rd_atomic);
-  entry_.type_and_rnr.set(static_cast<uint32_t>(IBV_QPT_RC) << 8 | attr.min_rnr_timer);
+  entry_.type_and_rnr.set(static_cast<uint32_t>(config_.type) << 8 | attr.min_rnr_timer);
   entry_.ring_at.set(ring_.offset);
   entry_.ring_id.set(ring_.id);
   entry_.ring_slots.set(ring_.shape.slots);
@@ -111,20 +111,21 @@ RetryRules QueuePair::rules() const {
   return {.timeout = ack_timeout(attr.timeout),
           .retries = attr.retry_cnt,
           .rnr_retries = attr.rnr_retry,
-          .fetches = attr.max_rd_atomic};
+          .fetches = attr.max_rd_atomic,
+          .qkey = attr.qkey};
 }
 
 base::Result<void> QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
   const std::lock_guard lock(modify_mutex_);
   conclude_expected_failure();
   if (state() == IBV_QPS_SQD) attributes_.attr.sq_draining = send_->idle() ? 0 : 1;
-  if (auto ok = check_modify(IBV_QPT_RC, attributes_, wanted, mask, config_.paths->ports()); !ok)
+  if (auto ok = check_modify(config_.type, attributes_, wanted, mask, config_.paths->ports()); !ok)
     return base::fail(ok.error().code, fmt::format("QP 0x{:06x}: {}", number_.value, ok.error().sentence));
   const ibv_qp_state before = state();
   const ibv_qp_state after = (mask & IBV_QP_STATE) != 0 ? wanted.qp_state : before;
 
   QpAttributes changed = attributes_;
-  apply_modify(IBV_QPT_RC, changed, wanted, mask);
+  apply_modify(config_.type, changed, wanted, mask);
   if (before == IBV_QPS_INIT && after == IBV_QPS_RTR)
     if (auto connected = connect(changed.attr); !connected) return connected;
   attributes_ = changed;
@@ -139,6 +140,7 @@ base::Result<void> QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
       publish(after);
       if (before == IBV_QPS_RTR) plan_.path->begin(attributes_.attr.sq_psn);
       send_->set_rules(rules());
+      if (before == IBV_QPS_SQE) send_->resume();
       send_->set_state(SendState::kRuns);
       break;
     case IBV_QPS_SQD:
@@ -156,7 +158,11 @@ base::Result<void> QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
 }
 
 base::Result<void> QueuePair::connect(const ibv_qp_attr& attributes) {
-  auto plan = config_.paths->plan(number_, incarnation(), config_.domain->handle(), attributes);
+  auto plan = config_.paths->plan({.type = config_.type,
+                                   .own = number_,
+                                   .incarnation = incarnation(),
+                                   .domain = config_.domain->handle(),
+                                   .attributes = attributes});
   if (!plan) return std::unexpected(plan.error());
   ring_ = {};
   if (plan->peer_known) {
@@ -208,6 +214,15 @@ void QueuePair::enter_error() {
     state_.store(IBV_QPS_ERR, std::memory_order_release);
     flush_receives_locked();
   });
+}
+
+// IBA 10.3.1.6: without a connection to keep in step a failed send costs the send queue only, until the
+// program takes it back to RTS.
+void QueuePair::enter_send_error() {
+  if (config_.type == IBV_QPT_RC) return enter_error();
+  enter_state(attributes_, IBV_QPS_SQE);
+  publish(IBV_QPS_SQE);
+  send_->set_state(SendState::kFlushes);
 }
 
 void QueuePair::flush_receives_locked() {

@@ -1,4 +1,4 @@
-// A reliably connected queue pair: its life from RESET to ERR, its two queues, and what arrives for it.
+// A queue pair: its life from RESET to ERR, its two queues, and what arrives for it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 
 #include "base/numbers.hpp"
 #include "base/result.hpp"
@@ -30,11 +31,19 @@ struct PathPlan {
   bool pipelined = false;  // the path takes many requests before the first has ended
 };
 
+// Whose path is wanted.
+struct PathWish {
+  ibv_qp_type type = IBV_QPT_RC;
+  base::Qpn own;
+  uint32_t incarnation = 0;
+  uint32_t domain = 0;
+  const ibv_qp_attr& attributes;
+};
+
 class PathMaker {
  public:
   virtual ~PathMaker() = default;
-  [[nodiscard]] virtual base::Result<PathPlan> plan(base::Qpn own, uint32_t incarnation, uint32_t domain,
-                                                    const ibv_qp_attr& attributes) = 0;
+  [[nodiscard]] virtual base::Result<PathPlan> plan(const PathWish& wish) = 0;
   // What ibv_modify_qp is checked against; port 1 is the first.
   [[nodiscard]] virtual std::vector<PortFacts> ports() = 0;
 };
@@ -45,7 +54,8 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
     std::shared_ptr<ProtectionDomain> domain;
     std::shared_ptr<CompletionQueue> send_cq;
     std::shared_ptr<CompletionQueue> recv_cq;
-    ibv_qp_cap caps{};  // as asked for
+    ibv_qp_type type = IBV_QPT_RC;  // or UC, UD
+    ibv_qp_cap caps{};              // as asked for
     bool signal_all = false;
     std::shared_ptr<PathMaker> paths;
     EventQueue* events = nullptr;
@@ -66,6 +76,7 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   void destroy();
 
   [[nodiscard]] base::Qpn number() const { return number_; }
+  [[nodiscard]] ibv_qp_type type() const { return config_.type; }
   [[nodiscard]] const ibv_qp_cap& caps() const { return caps_; }
   [[nodiscard]] bool signal_all() const { return config_.signal_all; }
   [[nodiscard]] ibv_qp_state state() const { return state_.load(std::memory_order_acquire); }
@@ -106,15 +117,17 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   void publish(ibv_qp_state state);
   void announce(ibv_qp_state state);
   void enter_error();                // with modify_mutex_ held
+  void enter_send_error();           // the same, for a failed request
   void conclude_expected_failure();  // with modify_mutex_ held
   void enter_reset();
   void flush_receives_locked();  // with the receive CQ's lock held
   [[nodiscard]] base::Result<void> connect(const ibv_qp_attr& attributes);
   void raise(ibv_event_type type);
   [[nodiscard]] RetryRules rules() const;
+  void describe_datagram(const arena::RingConsumer::Taken& taken, ibv_wc& completion) const;
   bool receive_failed(ibv_wc& completion, ibv_wc_status status, engine::Verdict why);
-  [[nodiscard]] ibv_wc_status scatter(const arena::RingConsumer::Taken& taken,
-                                      const ReceiveQueue::Front& front);
+  [[nodiscard]] ibv_wc_status scatter(std::span<const std::byte> bytes, const ReceiveQueue::Front& front);
+  [[nodiscard]] bool may_fail() const { return state() != IBV_QPS_ERR && state() != IBV_QPS_RESET; }
 
   Process& process_;
   Config config_;

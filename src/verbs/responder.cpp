@@ -83,10 +83,8 @@ std::optional<Verdict> Responder::look_at(uint64_t word) {
   if (!answers(now.state)) return Verdict::kSilence;
   if (bound_ && now.incarnation != incarnation_) return Verdict::kSilence;  // another life, not ours
 
-  const uint32_t peer_qpn = entry_.peer_qpn.get();
-  const uint64_t peer_gid[2] = {entry_.peer_gid[0].get(), entry_.peer_gid[1].get()};
-  const uint32_t rq_psn = entry_.rq_psn.get();
   const uint32_t type_and_rnr = entry_.type_and_rnr.get();
+  const bool connected = is_connected_to_us(type_and_rnr >> 8);
   const uint32_t domain = entry_.domain.get();
   const uint32_t access = entry_.access.get();
   const uint32_t reads = entry_.reads.get();
@@ -100,10 +98,7 @@ std::optional<Verdict> Responder::look_at(uint64_t word) {
   std::atomic_thread_fence(std::memory_order_acquire);
   if (entry_.word.get() != word) return {};
 
-  // Identity (DESIGN 2.3): it must be connected to us, and expect the number we begin with.
-  if (type_and_rnr >> 8 != IBV_QPT_RC || peer_qpn != requester_.qpn.value ||
-      peer_gid[0] != requester_.gid[0] || peer_gid[1] != requester_.gid[1] || rq_psn != requester_.first_psn)
-    return Verdict::kSilence;
+  if (!connected) return Verdict::kSilence;
   // What its owner wrote can't be trusted to make sense.
   const uint64_t queue_size = (uint64_t{mask} + 1) * stride;
   if (cq >= arena::kCqBells || (mask & (mask + 1)) != 0 || stride < sizeof(arena::ReceiveEntry) ||
@@ -126,6 +121,14 @@ std::optional<Verdict> Responder::look_at(uint64_t word) {
   has_channel_ = owner_->arena().cq(cq_).channel.get() >= 0;
   seen_word_ = word;
   return Verdict::kDone;
+}
+
+// Identity (DESIGN 2.3): it must be connected to us, and expect the number we begin with.
+bool Responder::is_connected_to_us(uint32_t type) const {
+  if (type != static_cast<uint32_t>(requester_.type)) return false;
+  return requester_.type == IBV_QPT_UD ||
+         (entry_.peer_qpn.get() == requester_.qpn.value && entry_.peer_gid[0].get() == requester_.gid[0] &&
+          entry_.peer_gid[1].get() == requester_.gid[1] && entry_.rq_psn.get() == requester_.first_psn);
 }
 
 // The first to deliver in a life of the target's writes its name there: an earlier or later life of our own
@@ -332,24 +335,45 @@ Verdict Responder::deliver(const Arrival& arrival, std::span<const iovec> from) 
   return send_record(record, from, arrival.length);
 }
 
+Verdict Responder::deliver_datagram(const Arrival& arrival, std::span<const iovec> from) {
+  if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  const uint64_t length = sizeof(ibv_grh) + arrival.length;
+  if (auto credit = take_credit(length); credit != Verdict::kDone) return credit;
+  uint32_t source = arrival.source.value;
+  std::array<iovec, 8> pieces{{{&source, sizeof source}}};
+  if (from.size() >= pieces.size()) return Verdict::kNoRoom;
+  std::ranges::copy(from, pieces.begin() + 1);
+  const arena::Record record{.kind = arena::RecordKind::kDatagram,
+                             .flags = flags_of(arrival),
+                             .qp = target_.value,
+                             .incarnation = incarnation_,
+                             .length = static_cast<uint32_t>(sizeof source + length),
+                             .imm = arrival.imm};
+  return send_record(record, std::span(pieces).first(from.size() + 1), record.length);
+}
+
 Verdict Responder::send_record(const arena::Record& record, std::span<const iovec> from, uint64_t length) {
-  {
-    const std::lock_guard lock(port_->lock);
-    auto& ring = port_->ring;
-    std::byte* bytes = nullptr;
-    if (!ring.has_slot()) return call_for_merge();
-    if (length <= arena::kBytesInSlot)
-      bytes = ring.slot_bytes();
-    else if (const auto room = ring.payload_room(static_cast<uint32_t>(length)); !room.empty())
-      bytes = room.data();
-    else
-      return call_for_merge();
-    if (!gather_own(bytes, from)) return Verdict::kFaultHere;
-    ring.publish(record, length > arena::kBytesInSlot);
-    if (length > 0) last_in_ring_ = ring.tail();
-  }
+  Verdict verdict = put(record, from, length);
+  if (verdict == Verdict::kNoRoom && owner_->empty_rings(cq_)) verdict = put(record, from, length);
+  if (verdict != Verdict::kDone) return verdict == Verdict::kNoRoom ? call_for_merge() : verdict;
   if (record.kind != arena::RecordKind::kFail) ++consumed_;
   if (has_channel_) ring_bell((record.flags & arena::kSolicited) != 0);
+  return Verdict::kDone;
+}
+
+Verdict Responder::put(const arena::Record& record, std::span<const iovec> from, uint64_t length) {
+  const std::lock_guard lock(port_->lock);
+  auto& ring = port_->ring;
+  if (!ring.has_slot()) return Verdict::kNoRoom;
+  std::byte* bytes = ring.slot_bytes();
+  if (length > arena::kBytesInSlot) {
+    const auto room = ring.payload_room(static_cast<uint32_t>(length));
+    if (room.empty()) return Verdict::kNoRoom;
+    bytes = room.data();
+  }
+  if (!gather_own(bytes, from)) return Verdict::kFaultHere;
+  ring.publish(record, length > arena::kBytesInSlot);
+  if (length > 0) last_in_ring_ = ring.tail();
   return Verdict::kDone;
 }
 

@@ -20,6 +20,7 @@ struct RequesterIdentity {
   uint32_t first_psn = 0;
   uint64_t gid[2] = {};
   base::Slot accessor;  // the process that carries the requests out: the requester's own, or the target's
+  ibv_qp_type type = IBV_QPT_RC;  // UD: anybody, so nothing above but the accessor counts
 };
 
 // One connection's view of the queue pair at its other end. Used by one thread at a time, in request order.
@@ -53,6 +54,8 @@ class Responder final : public engine::ResponderActions {
                                       engine::Tail tail) override;
   [[nodiscard]] engine::Verdict finish_receive(const engine::Arrival& arrival) override;
   [[nodiscard]] engine::Verdict deliver(const engine::Arrival& arrival, std::span<const iovec> from) override;
+  // `from` begins with the GRH; arrival.length is without it.
+  [[nodiscard]] engine::Verdict deliver_datagram(const engine::Arrival& arrival, std::span<const iovec> from);
   [[nodiscard]] uint32_t credits() override;
   [[nodiscard]] engine::Verdict fail(engine::Verdict why, bool consumes_receive) override;
 
@@ -62,11 +65,14 @@ class Responder final : public engine::ResponderActions {
  private:
   [[nodiscard]] engine::Verdict look_again();
   [[nodiscard]] std::optional<engine::Verdict> look_at(uint64_t word);
+  [[nodiscard]] bool is_connected_to_us(uint32_t type) const;
   [[nodiscard]] bool bind();
   [[nodiscard]] engine::Verdict take_credit(uint64_t length);
   [[nodiscard]] engine::Verdict look_at_receive(uint64_t length);
   [[nodiscard]] engine::Verdict send_record(const arena::Record& record, std::span<const iovec> from,
                                             uint64_t length);
+  [[nodiscard]] engine::Verdict put(const arena::Record& record, std::span<const iovec> from,
+                                    uint64_t length);
   [[nodiscard]] engine::Verdict find(const engine::RemoteRange& range, uint32_t access, Region& region) const;
   [[nodiscard]] engine::Verdict move(const engine::RemoteRange& range, uint32_t access,
                                      std::span<const iovec> ours, engine::Tail tail, bool reading);

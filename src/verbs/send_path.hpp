@@ -1,4 +1,4 @@
-// The way a queue pair's requests go: to a process of this host (local/), later onto the wire.
+// The way a queue pair's requests go: to a process of this host (local/), or onto the wire.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -10,6 +10,7 @@
 #include "base/numbers.hpp"
 #include "base/time.hpp"
 #include "engine/responder_actions.hpp"
+#include "verbs/address_handle.hpp"
 
 namespace verbena::verbs {
 
@@ -27,7 +28,12 @@ struct SendRequest {
   const ibv_sge* pieces = nullptr;
   unsigned piece_count = 0;
   const std::byte* inline_data = nullptr;  // instead of pieces
+  const Datagram* datagram = nullptr;      // UD: to whom
 };
+
+[[nodiscard]] inline bool is_atomic(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
 
 // How far the request at the queue's head has come.
 struct SendProgress {
@@ -61,6 +67,7 @@ struct RetryRules {
   unsigned retries = 0;
   unsigned rnr_retries = 0;  // 7: for ever
   unsigned fetches = 0;      // max_rd_atomic: READs and atomics that may be under way
+  uint32_t qkey = 0;         // UD
 };
 
 class SendQueue;
@@ -89,6 +96,8 @@ class SendPath {
   virtual void push() {}
   // ERR or RESET: nothing of what was taken ends any more.
   virtual void stop() {}
+  // SQE is over: what is posted from now on is sent.
+  virtual void resume() {}
 };
 
 }  // namespace verbena::verbs

@@ -26,25 +26,6 @@ constexpr base::Duration kUntold = base::milliseconds(100);
 // next request though the completion of the last one hasn't come.
 constexpr uint32_t kLeastRequests = 16;
 
-bool known(ibv_wr_opcode opcode) {
-  switch (opcode) {
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-    case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM:
-    case IBV_WR_RDMA_READ:
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool is_atomic(ibv_wr_opcode opcode) {
-  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
   switch (opcode) {
     case IBV_WR_RDMA_WRITE:
@@ -76,61 +57,13 @@ SendQueue::SendQueue(QueuePair& owner, std::shared_ptr<CompletionQueue> completi
       stride_((sizeof(Stored) + std::max<size_t>(limits.pieces * sizeof(ibv_sge), limits.inline_bytes) + 15) &
               ~size_t{15}),
       mask_(std::bit_ceil(std::max(limits.requests, kLeastRequests)) - 1),
-      storage_(stride_ * (mask_ + 1)) {
+      storage_(stride_ * (mask_ + 1)),
+      datagrams_(owner.type() == IBV_QPT_UD ? mask_ + 1 : 0) {
   limits_.requests = std::max(limits.requests, kLeastRequests);
 }
 
 SendQueue::Stored* SendQueue::at(uint32_t number) {
   return reinterpret_cast<Stored*>(storage_.data() + stride_ * (number & mask_));
-}
-
-int SendQueue::prepare(const ibv_send_wr& from, SendRequest& request) const {
-  if (!known(from.opcode)) return from.opcode <= IBV_WR_TSO ? EOPNOTSUPP : EINVAL;
-  if (from.num_sge < 0 || static_cast<uint32_t>(from.num_sge) > limits_.pieces) return EINVAL;
-  request = {.wr_id = from.wr_id,
-             .opcode = from.opcode,
-             .flags = from.send_flags,
-             .imm = from.imm_data,
-             .pieces = from.sg_list,
-             .piece_count = static_cast<unsigned>(from.num_sge)};
-  for (int i = 0; i < from.num_sge; ++i) request.length += from.sg_list[i].length;
-  if (is_atomic(from.opcode)) {
-    request.remote_address = from.wr.atomic.remote_addr;
-    request.rkey = from.wr.atomic.rkey;
-    request.compare_add = from.wr.atomic.compare_add;
-    request.swap = from.wr.atomic.swap;
-  } else {
-    request.remote_address = from.wr.rdma.remote_addr;
-    request.rkey = from.wr.rdma.rkey;
-  }
-  if ((from.send_flags & IBV_SEND_INLINE) != 0) {
-    if (from.opcode == IBV_WR_RDMA_READ || is_atomic(from.opcode)) return EINVAL;
-    if (request.length > limits_.inline_bytes) return EINVAL;
-  }
-  return 0;
-}
-
-void SendQueue::store(const SendRequest& request) {
-  Stored* stored = at(tail_);
-  auto* behind = reinterpret_cast<std::byte*>(stored + 1);
-  stored->request = request;
-  if ((request.flags & IBV_SEND_INLINE) != 0) {
-    // The program may reuse its buffers as soon as we return.
-    stored->request.inline_data = behind;
-    if (request.inline_data != nullptr) {
-      std::memcpy(behind, request.inline_data, request.length);
-    } else {
-      for (unsigned i = 0; i < request.piece_count; ++i) {
-        if (request.pieces[i].length == 0) continue;
-        std::memcpy(behind, reinterpret_cast<const void*>(request.pieces[i].addr), request.pieces[i].length);
-        behind += request.pieces[i].length;
-      }
-    }
-  } else {
-    stored->request.pieces = reinterpret_cast<const ibv_sge*>(behind);
-    if (request.piece_count > 0) std::memcpy(behind, request.pieces, request.piece_count * sizeof(ibv_sge));
-  }
-  ++tail_;
 }
 
 int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad) {
@@ -401,6 +334,12 @@ void SendQueue::set_state(SendState state) {
   }
   if (state_ == SendState::kFlushes) flush();
   if (state_ == SendState::kRuns && head_ != tail_) pending_.add(shared_from_this(), base::now());
+}
+
+void SendQueue::resume() {
+  const std::lock_guard lock(lock_);
+  failed_ = false;
+  if (path_ != nullptr) path_->resume();
 }
 
 void SendQueue::clear() {

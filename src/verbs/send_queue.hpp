@@ -1,4 +1,4 @@
-// The send queue of a connected queue pair: requests in order, retries, completions.
+// The send queue of a queue pair: requests in order, retries, completions.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -27,7 +27,7 @@ enum class SendState : uint8_t {
   kRefuses,  // RESET, INIT, RTR: posting is an error
   kRuns,     // RTS
   kHolds,    // SQD: takes requests, starts none
-  kFlushes,  // ERR: takes requests, ends them at once
+  kFlushes,  // ERR, SQE: takes requests, ends them at once
 };
 
 class SendQueue final : public Pending, public std::enable_shared_from_this<SendQueue> {
@@ -44,6 +44,8 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   void set_path(SendPath* path, bool pipelined = false);
   // kFlushes ends everything that waits. Any but kRuns returns only when no thread is inside a request.
   void set_state(SendState state);
+  // Before kRuns, after a failure that cost the send queue only (SQE).
+  void resume();
   // For RESET: forgets what waits, without completions.
   void clear();
   [[nodiscard]] bool idle();
@@ -73,6 +75,8 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   // With the lock held: the oldest request that was taken has ended.
   void ended(ibv_wc_status status, engine::Verdict why);
   [[nodiscard]] const SendRequest& request(uint32_t number) { return at(number)->request; }
+  // Of the first request that the path hasn't taken.
+  [[nodiscard]] uint32_t next_number() const { return next_; }
 
  private:
   struct Stored {
@@ -83,7 +87,8 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   [[nodiscard]] uint32_t outstanding() const {
     return tail_ - head_ + unpolled_.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] int prepare(const ibv_send_wr& from, SendRequest& request) const;
+  [[nodiscard]] int prepare(const ibv_send_wr& from, SendRequest& request);
+  [[nodiscard]] int prepare_datagram(const ibv_send_wr& from, SendRequest& request);
   void store(const SendRequest& request);
   [[nodiscard]] SendOutcome attempt(const SendRequest& request, uint64_t budget);
   // With lock_ held; may give it back in between. When to call again; kNever: nothing waits.
@@ -115,6 +120,8 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   size_t stride_;
   uint32_t mask_;  // of places in storage_
   std::vector<std::byte> storage_;
+  std::vector<Datagram> datagrams_;  // UD: one a place in storage_
+  Datagram posted_;                  // of the request that is being posted
   bool pipelined_ = false;
   uint32_t head_ = 0;
   uint32_t next_ = 0;  // pipelined: the first that the path hasn't taken

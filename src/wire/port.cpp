@@ -38,11 +38,8 @@ void Port::add(Connection& connection) {
     const std::lock_guard lock(receiving_);
     connections_[connection.own().value & 0xffff] = &connection;
     count_.fetch_add(1);
-    if (!connection.route().recognised) {
-      ask_who_it_is(connection.route());
-      for (const auto& known : acquaintances_)
-        if (known.recognised && known.route.to == connection.route().to) connection.recognise();
-    }
+    if (const net::Route* route = connection.route(); route != nullptr && !route->recognised && knows(*route))
+      connection.recognise();
   }
   wake_();  // the helper thread watches the socket from now on
 }
@@ -69,7 +66,7 @@ bool Port::drive(base::Instant now) {
     }
     dirty_.clear();
     run_scheduled(now);
-    if (now.ns >= greet_at_.load(std::memory_order_relaxed)) greet(now);
+    if (now >= acquaintances_.next_due()) greet(now);
     link_due_.store(link_->next_deadline().value_or(base::Instant{INT64_MAX}).ns, std::memory_order_relaxed);
     const std::lock_guard sending(sending_);
     transmitter_.flush();
@@ -101,24 +98,32 @@ Drop Port::take(const net::Received& received) {
   if (destination == own_number()) return take_greeting(received);
   Connection* connection = connections_[destination.value & 0xffff];
   if (connection == nullptr) return Drop::kNoConnection;
-  const net::Route& route = connection->route();
-  const auto rule = connection->recognised() ? roce::IdRule::kSegment : roce::IdRule::kAny;
+  return take_for(*connection, received);
+}
+
+Drop Port::take_for(Connection& connection, const net::Received& received) {
+  const net::Route* route = connection.route();
+  const bool verbena =
+      route != nullptr ? connection.recognised()
+                       : knows({.from = received.to, .to = received.from, .interface = received.interface});
+  const auto rule = verbena ? roce::IdRule::kSegment : roce::IdRule::kAny;
   roce::Flow flow = received.flow();
   if (!roce::icrc_fits(flow, rule, received.segment, received.bytes)) {
-    flow.source = route.to.bytes;
-    const bool rewritten =
-        received.from != route.to && roce::icrc_fits(flow, rule, received.segment, received.bytes);
+    if (route == nullptr || received.from == route->to) return Drop::kBadIcrc;
+    flow.source = route->to.bytes;
+    const bool rewritten = roce::icrc_fits(flow, rule, received.segment, received.bytes);
     return rewritten ? Drop::kNatRewritten : Drop::kBadIcrc;
   }
-  if (received.from != route.to || received.to != route.from) return Drop::kWrongAddress;
+  if (route != nullptr && (received.from != route->to || received.to != route->from))
+    return Drop::kWrongAddress;
   const auto packet = roce::parse(received.bytes.first(received.bytes.size() - roce::kIcrcBytes));
   if (!packet) return drop_of(packet.error());
   if ((packet->bth.pkey & kPkeyBits) != kPkeyBits) return Drop::kBadPkey;
-  if (!connection->dirty_) {
-    connection->dirty_ = true;
-    dirty_.push_back(connection);
+  if (!connection.dirty_) {
+    connection.dirty_ = true;
+    dirty_.push_back(&connection);
   }
-  return connection->on_packet(now_, *packet);
+  return connection.on_packet(now_, *packet, received);
 }
 
 Drop Port::take_greeting(const net::Received& received) {
@@ -127,41 +132,52 @@ Drop Port::take_greeting(const net::Received& received) {
   const auto packet = roce::parse(received.bytes.first(received.bytes.size() - roce::kIcrcBytes));
   if (!packet) return drop_of(packet.error());
   const auto greeting = roce::parse_greeting(*packet);
-  if (!greeting || !greeting->answer) return Drop::kNoConnection;
-  for (auto& known : acquaintances_) {
-    if (known.route.to != received.from || known.recognised) continue;
-    known.recognised = true;
+  if (!greeting) return Drop::kNoConnection;
+  if (!greeting->answer) return answer_greeting(*greeting, received);
+  if (greeting->from != roce::kGeneralServicesQpn) return take_pace(greeting->transaction);
+  if (acquaintances_.recognise(received.from))
     for (Connection* connection : connections_)
-      if (connection != nullptr && connection->route().to == received.from) connection->recognise();
-  }
+      if (connection != nullptr && connection->route() != nullptr && connection->route()->to == received.from)
+        connection->recognise();
   return Drop::kNone;
 }
 
-void Port::ask_who_it_is(const net::Route& route) {
-  for (const auto& known : acquaintances_)
-    if (known.route.to == route.to && known.route.from == route.from) return;
-  acquaintances_.push_back({.route = route});
-  acquaintances_.back().route.slot = base::kAgentSlot;
-  greet_at_.store(0);
+void Port::greet(base::Instant now) {
+  for (const auto& greeting : acquaintances_.due(now)) {
+    const std::lock_guard sending(sending_);
+    send_greeting({.from = own_number(), .transaction = greeting.transaction}, roce::kGeneralServicesQpn,
+                  greeting.route);
+  }
 }
 
-// Whoever is no Verbena ignores it, so after some tries we take it for something else.
-void Port::greet(base::Instant now) {
-  constexpr unsigned kTries = 6;
-  base::Instant next{INT64_MAX};
-  for (auto& known : acquaintances_) {
-    if (known.recognised || known.asked == kTries) continue;
-    if (now >= known.again) {
-      const std::lock_guard sending(sending_);
-      const auto space = transmitter_.space(roce::kGreetingBytes + roce::kIcrcBytes);
-      roce::emit_greeting({.from = own_number(), .transaction = known.asked}, roce::kGeneralServicesQpn,
-                          space.first<roce::kGreetingBytes>());
-      transmitter_.commit(known.route, roce::kGreetingBytes + roce::kIcrcBytes);
-      known.again = now + base::milliseconds(20) * (1 << known.asked++);
-    }
-    if (known.asked < kTries) next = std::min(next, known.again);
+void Port::send_greeting(const roce::Greeting& greeting, base::Qpn to, const net::Route& route) {
+  const auto space = transmitter_.space(roce::kGreetingBytes + roce::kIcrcBytes);
+  roce::emit_greeting(greeting, to, space.first<roce::kGreetingBytes>());
+  transmitter_.commit(route, roce::kGreetingBytes + roce::kIcrcBytes);
+}
+
+// A process that sends unreliably wants to know that we have come so far (pacing.hpp).
+Drop Port::answer_greeting(const roce::Greeting& greeting, const net::Received& received) {
+  const net::Route back{.from = received.to,
+                        .to = received.from,
+                        .interface = received.interface,
+                        .slot = greeting.from.slot(),
+                        .recognised = true};
+  const std::lock_guard sending(sending_);
+  send_greeting({.answer = true, .from = own_number(), .transaction = greeting.transaction}, greeting.from,
+                back);
+  return Drop::kNone;
+}
+
+Drop Port::take_pace(uint64_t number) {
+  std::vector<uint16_t> waiting;
+  {
+    const std::lock_guard sending(sending_);
+    waiting = pacing_.answered(number);
   }
-  greet_at_.store(next.ns);
+  for (const uint16_t index : waiting)
+    if (auto* connection = connections_[index]) schedule(*connection, now_, now_);
+  return Drop::kNone;
 }
 
 void Port::schedule(Connection& connection, base::Instant due, base::Instant now) {
@@ -185,7 +201,7 @@ base::Instant Port::next_due() {
   const std::lock_guard lock(schedule_lock_);
   if (!ready_.empty()) return {};
   const base::Instant others{
-      std::min(greet_at_.load(std::memory_order_relaxed), link_due_.load(std::memory_order_relaxed))};
+      std::min(acquaintances_.next_due().ns, link_due_.load(std::memory_order_relaxed))};
   return timers_.empty() ? others : std::min(timers_.top().due, others);
 }
 
@@ -220,7 +236,18 @@ void Port::Sending::commit(const roce::Packet& packet) {
   padded.bth.pad = static_cast<uint8_t>((4 - payload % 4) % 4);
   const size_t headers = roce::emit_headers(padded, space_);
   std::ranges::fill(space_.subspan(headers + payload, padded.bth.pad), std::byte{0});
-  port_.transmitter_.commit(route_, headers + payload + padded.bth.pad + roce::kIcrcBytes);
+  const size_t bytes = headers + payload + padded.bth.pad + roce::kIcrcBytes;
+  port_.transmitter_.commit(route_, bytes);
+  if (!paced_) return;
+  if (const auto number = port_.pacing_.sent(route_, bytes, now_))
+    port_.send_greeting({.from = port_.own_number(), .transaction = *number},
+                        base::Qpn::make(packet.bth.destination.slot(), 0), route_);
+}
+
+void Port::Sending::await_turn(Connection& connection) {
+  if (ready()) return;
+  port_.pacing_.wait(route_, static_cast<uint16_t>(connection.own().value));
+  port_.schedule(connection, port_.pacing_.opens_at(route_), now_);
 }
 
 }  // namespace verbena::wire

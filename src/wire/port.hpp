@@ -16,19 +16,25 @@
 #include "net/counter.hpp"
 #include "net/link.hpp"
 #include "net/transmitter.hpp"
+#include "roce/greeting.hpp"
 #include "verbs/process.hpp"
 #include "verbs/send_queue.hpp"
+#include "wire/acquaintances.hpp"
 #include "wire/drops.hpp"
+#include "wire/pacing.hpp"
 
 namespace verbena::wire {
+
+inline constexpr unsigned kBurst = 64;  // packets that one turn of a connection sends at most
 
 // One queue pair's end. All but schedule's fields are used under the port's receiving lock.
 class Connection {
  public:
   virtual ~Connection() = default;
   [[nodiscard]] virtual base::Qpn own() const = 0;
-  [[nodiscard]] virtual const net::Route& route() const = 0;
-  virtual Drop on_packet(base::Instant now, const roce::Packet& packet) = 0;
+  // The only way that its packets come and go; null: any.
+  [[nodiscard]] virtual const net::Route* route() const = 0;
+  virtual Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) = 0;
   // Its peer turned out to be Verbena: segmented sends from now on.
   virtual void recognise() = 0;
   [[nodiscard]] virtual bool recognised() const = 0;
@@ -61,6 +67,11 @@ class Port final : public verbs::Wire, private net::Sink {
   void promise(base::Instant until) { promised_.store(until.ns); }
   [[nodiscard]] int fd() const { return link_->fd(); }
 
+  // Whether the host at the other end of the route is known to be Verbena. Who isn't known is asked.
+  [[nodiscard]] bool knows(const net::Route& route) {
+    return acquaintances_.look_up(route) == Acquaintances::Word::kVerbena;
+  }
+
   // Has go_on() called at `due`, or at the next drive() if that has passed.
   void schedule(Connection& connection, base::Instant due, base::Instant now);
   // A queue pair failed while the receiving lock is held: concluded by drive().
@@ -69,15 +80,25 @@ class Port final : public verbs::Wire, private net::Sink {
   // Where a connection emits packets; holds the sending lock.
   class Sending final : public engine::PacketSink {
    public:
-    Sending(Port& port, const net::Route& route) : port_(port), route_(route), lock_(port.sending_) {}
-    [[nodiscard]] bool ready() override { return true; }
+    enum class Pace : uint8_t {
+      kOwn,    // the sender sees to it by acknowledgements
+      kPaced,  // as `Pacing` says
+    };
+    Sending(Port& port, const net::Route& route, base::Instant now, Pace pace = Pace::kOwn)
+        : port_(port), route_(route), now_(now), paced_(pace == Pace::kPaced), lock_(port.sending_) {}
+    [[nodiscard]] bool ready() override { return !paced_ || port_.pacing_.open(route_, now_); }
+    // Has the connection called when it may go on, after it stopped because of ready().
+    void await_turn(Connection& connection);
     [[nodiscard]] std::span<std::byte> room(uint8_t opcode, size_t payload_bytes) override;
     void commit(const roce::Packet& packet) override;
     void flush() { port_.transmitter_.flush(); }
+    void turn_to(const net::Route& route) { route_ = route; }
 
    private:
     Port& port_;
     net::Route route_;
+    base::Instant now_;
+    bool paced_;
     std::lock_guard<base::Lock> lock_;
     std::span<std::byte> space_;
   };
@@ -94,18 +115,15 @@ class Port final : public verbs::Wire, private net::Sink {
     uint16_t index;
     bool operator>(const Timer& other) const { return due > other.due; }
   };
-  // A host that was asked whether it is Verbena.
-  struct Acquaintance {
-    net::Route route;
-    unsigned asked = 0;
-    base::Instant again{};
-    bool recognised = false;
-  };
   void on_packet(const net::Received& received) override;
   [[nodiscard]] Drop take(const net::Received& received);
+  [[nodiscard]] Drop take_for(Connection& connection, const net::Received& received);
   [[nodiscard]] Drop take_greeting(const net::Received& received);
-  void ask_who_it_is(const net::Route& route);
+  [[nodiscard]] Drop answer_greeting(const roce::Greeting& greeting, const net::Received& received);
+  [[nodiscard]] Drop take_pace(uint64_t number);
   void greet(base::Instant now);
+  // With the sending lock held.
+  void send_greeting(const roce::Greeting& greeting, base::Qpn to, const net::Route& route);
   void run_scheduled(base::Instant now);
 
   // No queue pair has index 0: it is the port's own.
@@ -121,8 +139,7 @@ class Port final : public verbs::Wire, private net::Sink {
   std::vector<Connection*> connections_;
   std::vector<Connection*> dirty_;
   std::vector<uint16_t> due_;
-  std::vector<Acquaintance> acquaintances_;
-  std::atomic<int64_t> greet_at_ = INT64_MAX;
+  Acquaintances acquaintances_;
   std::atomic<int64_t> link_due_ = INT64_MAX;
   base::Instant now_{};
   Counters counters_;
@@ -132,6 +149,7 @@ class Port final : public verbs::Wire, private net::Sink {
 
   base::Lock sending_;
   net::Transmitter transmitter_;
+  Pacing pacing_;
 
   base::Lock schedule_lock_;
   std::vector<uint16_t> ready_;

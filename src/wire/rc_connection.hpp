@@ -6,31 +6,20 @@
 
 #include "engine/rc_requester.hpp"
 #include "engine/rc_responder.hpp"
-#include "verbs/process.hpp"
-#include "verbs/queue_owner.hpp"
 #include "verbs/responder.hpp"
 #include "verbs/send_path.hpp"
 #include "verbs/send_queue.hpp"
+#include "wire/peering.hpp"
 #include "wire/port.hpp"
+#include "wire/queue_requests.hpp"
 
 namespace verbena::wire {
 
-struct RcPeering {
-  base::Qpn own;
-  base::Qpn target;
-  net::Route route;
-  base::Psn first_expected;  // rq_psn
-  uint32_t mtu = 1024;
-  unsigned fetches_granted = 1;  // max_dest_rd_atomic
-  uint32_t domain = 0;
-  uint64_t peer_gid[2] = {};
-};
-
-class RcConnection final : public verbs::SendPath, public Connection, private engine::RequesterHost {
+class RcConnection final : public verbs::SendPath, public Connection {
  public:
   // `self` is this process, whose arena and memory the peer's requests act upon.
   RcConnection(std::shared_ptr<Port> port, verbs::Process& process, std::shared_ptr<verbs::QueueOwner> self,
-               const RcPeering& peering);
+               const Peering& peering);
   ~RcConnection() override;
 
   // The send queue's side, with its lock held.
@@ -49,26 +38,20 @@ class RcConnection final : public verbs::SendPath, public Connection, private en
 
   // The port's side.
   [[nodiscard]] base::Qpn own() const override { return peering_.own; }
-  [[nodiscard]] const net::Route& route() const override { return peering_.route; }
+  [[nodiscard]] const net::Route* route() const override { return &peering_.route; }
   void recognise() override { recognised_.store(true, std::memory_order_relaxed); }
   [[nodiscard]] bool recognised() const override { return recognised_.load(std::memory_order_relaxed); }
-  Drop on_packet(base::Instant now, const roce::Packet& packet) override;
+  Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) override;
   void go_on(base::Instant now) override;
 
  private:
-  [[nodiscard]] bool gather(uint32_t number, uint64_t offset, std::span<std::byte> into) override;
-  [[nodiscard]] bool scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
-                             engine::Tail tail) override;
-  void ended(uint32_t number, engine::RequestStatus status) override;
   [[nodiscard]] net::Route way() const;
   void send_requests(base::Instant now, Port::Sending& sending);
   void send_answers(base::Instant now);
 
   std::shared_ptr<Port> port_;
-  verbs::Process& process_;
-  std::shared_ptr<verbs::QueueOwner> self_;
-  RcPeering peering_;
-  std::weak_ptr<verbs::SendQueue> queue_;
+  QueueRequests requests_;
+  Peering peering_;
   bool served_ = false;
   std::atomic<bool> recognised_;
 

@@ -40,12 +40,11 @@ class PathToNowhere final : public SendPath {
 class ScriptedPaths final : public PathMaker {
  public:
   explicit ScriptedPaths(std::function<std::unique_ptr<SendPath>()> make) : make_(std::move(make)) {}
-  [[nodiscard]] base::Result<PathPlan> plan(base::Qpn, uint32_t, uint32_t,
-                                            const ibv_qp_attr& attributes) override {
+  [[nodiscard]] base::Result<PathPlan> plan(const PathWish& wish) override {
     PathPlan plan;
     plan.path = make_ ? make_() : std::make_unique<PathToNowhere>();
     plan.peer_known = true;
-    plan.peer_slot = base::Qpn{attributes.dest_qp_num}.slot();
+    plan.peer_slot = base::Qpn{wish.attributes.dest_qp_num}.slot();
     plan.peer_epoch = 1;
     return plan;
   }

@@ -1,0 +1,117 @@
+#include "wire/queue_requests.hpp"
+
+#include <arpa/inet.h>
+
+#include "verbs/request_memory.hpp"
+#include "verbs/scatter.hpp"
+
+namespace verbena::wire {
+
+using engine::Request;
+using engine::RequestStatus;
+using engine::Verdict;
+using verbs::SendRequest;
+
+namespace {
+
+// A NAK tells a class of reasons only; what exactly it was the peer's own sentence says.
+ibv_wc_status status_of(RequestStatus status) {
+  switch (status) {
+    case RequestStatus::kSuccess:
+      return IBV_WC_SUCCESS;
+    case RequestStatus::kLocalProtection:
+      return IBV_WC_LOC_PROT_ERR;
+    case RequestStatus::kLocalLength:
+      return IBV_WC_LOC_LEN_ERR;
+    case RequestStatus::kRemoteAccess:
+      return IBV_WC_REM_ACCESS_ERR;
+    case RequestStatus::kRemoteInvalid:
+      return IBV_WC_REM_INV_REQ_ERR;
+    case RequestStatus::kRemoteOperational:
+      return IBV_WC_REM_OP_ERR;
+    case RequestStatus::kRetryExceeded:
+      return IBV_WC_RETRY_EXC_ERR;
+    case RequestStatus::kRnrRetryExceeded:
+      return IBV_WC_RNR_RETRY_EXC_ERR;
+    case RequestStatus::kBadResponse:
+      return IBV_WC_BAD_RESP_ERR;
+  }
+  return IBV_WC_GENERAL_ERR;
+}
+
+}  // namespace
+
+Request request_of(const SendRequest& from) {
+  Request request{.has_imm = from.opcode == IBV_WR_SEND_WITH_IMM || from.opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
+                  .solicited = (from.flags & IBV_SEND_SOLICITED) != 0,
+                  .fenced = (from.flags & IBV_SEND_FENCE) != 0,
+                  .imm = ntohl(from.imm),
+                  .key = from.rkey,
+                  .address = from.remote_address,
+                  .length = from.length,
+                  .compare_add = from.compare_add,
+                  .swap = from.swap};
+  switch (from.opcode) {
+    case IBV_WR_RDMA_READ:
+      request.kind = Request::Kind::kRead;
+      break;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      request.kind = Request::Kind::kCompareSwap;
+      break;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      request.kind = Request::Kind::kFetchAdd;
+      break;
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+      request.kind = Request::Kind::kSend;
+      break;
+    default:
+      request.kind = Request::Kind::kWrite;
+      break;
+  }
+  return request;
+}
+
+std::shared_ptr<verbs::SendQueue> QueueRequests::begin() {
+  auto queue = queue_.lock();
+  first_ = queue ? queue->next_number() : 0;
+  return queue;
+}
+
+bool QueueRequests::readable(const SendRequest& request) const {
+  verbs::RequestSlice whole;
+  const bool fetches = request.opcode == IBV_WR_RDMA_READ || verbs::is_atomic(request.opcode);
+  return verbs::slice_request(process_.arena(), domain_, request, 0, request.length,
+                              fetches ? IBV_ACCESS_LOCAL_WRITE : 0, whole) == Verdict::kDone;
+}
+
+bool QueueRequests::gather(uint32_t number, uint64_t offset, std::span<std::byte> into) {
+  const auto queue = queue_.lock();
+  if (!queue) return false;
+  const SendRequest& request = queue->request(first_ + number);
+  verbs::HazardGuard guard(*self_, process_.slot(), verbs::AccessSide::kRequester);
+  verbs::RequestSlice part;
+  return verbs::guard_request(guard, request) &&
+         verbs::slice_request(process_.arena(), domain_, request, offset, into.size(), 0, part) ==
+             Verdict::kDone &&
+         verbs::gather_own(into.data(), part.span());
+}
+
+bool QueueRequests::scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
+                            engine::Tail tail) {
+  const auto queue = queue_.lock();
+  if (!queue) return false;
+  const SendRequest& request = queue->request(first_ + number);
+  verbs::HazardGuard guard(*self_, process_.slot(), verbs::AccessSide::kRequester);
+  verbs::RequestSlice part;
+  return verbs::guard_request(guard, request) &&
+         verbs::slice_request(process_.arena(), domain_, request, offset, from.size(), IBV_ACCESS_LOCAL_WRITE,
+                              part) == Verdict::kDone &&
+         verbs::scatter_own(part.span(), from.data(), from.size(), tail);
+}
+
+void QueueRequests::ended(uint32_t, RequestStatus status) {
+  if (const auto queue = queue_.lock()) queue->ended(status_of(status), Verdict::kDone);
+}
+
+}  // namespace verbena::wire

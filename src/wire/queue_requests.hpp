@@ -1,0 +1,47 @@
+// A send queue as the engine's requesters see it: requests by number, and their memory.
+#pragma once
+
+#include <memory>
+
+#include "engine/request.hpp"
+#include "verbs/process.hpp"
+#include "verbs/queue_owner.hpp"
+#include "verbs/send_path.hpp"
+#include "verbs/send_queue.hpp"
+
+namespace verbena::wire {
+
+[[nodiscard]] engine::Request request_of(const verbs::SendRequest& from);
+
+// All but serve() with the queue's lock held.
+class QueueRequests final : public engine::RequesterHost {
+ public:
+  // `self` is this process, in whose memory the requests' own bytes lie.
+  QueueRequests(verbs::Process& process, std::shared_ptr<verbs::QueueOwner> self, uint32_t domain)
+      : process_(process), self_(std::move(self)), domain_(domain) {}
+
+  void serve(const std::shared_ptr<verbs::SendQueue>& queue) { queue_ = queue; }
+  // A new requester, which counts from 0, begins with the first request that isn't handed over.
+  std::shared_ptr<verbs::SendQueue> begin();
+  // Null: the queue pair is being destroyed.
+  [[nodiscard]] std::shared_ptr<verbs::SendQueue> queue() const { return queue_.lock(); }
+  // Nothing of a request that can't be whole is sent.
+  [[nodiscard]] bool readable(const verbs::SendRequest& request) const;
+  [[nodiscard]] static verbs::SendOutcome unreadable() {
+    return {verbs::SendOutcome::Kind::kFailed, IBV_WC_LOC_PROT_ERR, engine::Verdict::kFaultHere};
+  }
+
+  [[nodiscard]] bool gather(uint32_t number, uint64_t offset, std::span<std::byte> into) override;
+  [[nodiscard]] bool scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
+                             engine::Tail tail) override;
+  void ended(uint32_t number, engine::RequestStatus status) override;
+
+ private:
+  verbs::Process& process_;
+  std::shared_ptr<verbs::QueueOwner> self_;
+  uint32_t domain_;
+  std::weak_ptr<verbs::SendQueue> queue_;
+  uint32_t first_ = 0;  // the queue's number of what is the requester's request 0
+};
+
+}  // namespace verbena::wire

@@ -1,0 +1,79 @@
+// A datagram queue pair's end of the network: sends to whom each request says, takes from anybody.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "engine/ud.hpp"
+#include "verbs/responder.hpp"
+#include "verbs/send_path.hpp"
+#include "wire/port.hpp"
+#include "wire/queue_requests.hpp"
+
+namespace verbena::wire {
+
+struct UdConfig {
+  base::Qpn own;
+  uint32_t domain = 0;
+  uint32_t mtu = 1024;
+  uint32_t qkey = 0;
+};
+
+class UdEndpoint final : public verbs::SendPath,
+                         public Connection,
+                         private engine::DatagramActions,
+                         private engine::DatagramWays {
+ public:
+  UdEndpoint(std::shared_ptr<Port> port, verbs::Process& process, std::shared_ptr<verbs::QueueOwner> self,
+             const UdConfig& config);
+  ~UdEndpoint() override;
+
+  // The send queue's side, with its lock held.
+  [[nodiscard]] verbs::SendOutcome advance(const verbs::SendRequest& request, verbs::SendProgress& progress,
+                                           uint64_t budget) override;
+  void begin(uint32_t sq_psn) override { next_psn_ = {sq_psn}; }
+  [[nodiscard]] uint8_t rnr_timer_code() const override { return 0; }
+  [[nodiscard]] bool peer_gone() const override { return false; }
+  [[nodiscard]] bool ask_for_receive() override { return true; }
+  void tell_posted() override {}
+  void serve(const std::shared_ptr<verbs::SendQueue>& queue) override;
+  void set_rules(const verbs::RetryRules& rules) override;
+  void push() override;
+  void stop() override { stopped_ = true; }
+  void resume() override;
+
+  // The port's side.
+  [[nodiscard]] base::Qpn own() const override { return config_.own; }
+  [[nodiscard]] const net::Route* route() const override { return nullptr; }
+  void recognise() override {}
+  [[nodiscard]] bool recognised() const override { return false; }
+  Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) override;
+  void go_on(base::Instant now) override;
+
+ private:
+  [[nodiscard]] engine::Verdict deliver(const engine::Arrival& arrival, std::span<const iovec> from) override;
+  [[nodiscard]] engine::Verdict fail(engine::Verdict why) override { return actions_.fail(why, false); }
+  [[nodiscard]] engine::PacketSink& way(const engine::DatagramRequest& request) override;
+  void make_requester();
+  void send_requests(base::Instant now);
+
+  std::shared_ptr<Port> port_;
+  QueueRequests requests_;
+  UdConfig config_;
+  std::atomic<uint32_t> qkey_;  // as last set
+  bool served_ = false;
+
+  // Under the send queue's lock.
+  base::Psn next_psn_;
+  std::optional<engine::UdRequester> requester_;
+  uint32_t posted_ = 0;               // the queue's number of the next request
+  Port::Sending* sending_ = nullptr;  // while requests are being sent
+  bool stopped_ = false;
+
+  // Under the port's receiving lock.
+  verbs::Responder actions_;
+  engine::UdResponder responder_;
+  const net::Received* received_ = nullptr;  // the packet that is being delivered
+};
+
+}  // namespace verbena::wire
