@@ -4,7 +4,7 @@ import re
 from pair_case import ExampleCase
 from stage import ADDRESS
 
-DONE = r"round 1: RECV, \d+ bytes, verified\n.*round 1: READ, \d+ bytes, verified\n.*round 1: WRITE, \d+ bytes, verified"
+DONE = r"round 1: RECV, \d+ bytes, verified\n[\s\S]*round 1: READ, \d+ bytes, verified\n[\s\S]*round 1: WRITE, \d+ bytes\n"
 
 
 class RcExample(ExampleCase):

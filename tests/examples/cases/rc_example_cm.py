@@ -1,16 +1,17 @@
 """rc-example-cm: the same operations, connected by RDMA CM; the regions travel as private data."""
-from cases.rc_example import DONE, RcExample as WithoutCm
+from cases import rc_example
+from cases.rc_example import DONE
 from pair_case import ExampleCase
 from stage import ADDRESS
 
 
 class RcExampleCm(ExampleCase):
     name = "rc-example-cm"
-    exchange = WithoutCm.exchange
-    test_sizes = WithoutCm.test_sizes
-    test_between_two_hosts = WithoutCm.test_between_two_hosts
-    test_rounds_and_the_clients_count_and_size = WithoutCm.test_rounds_and_the_clients_count_and_size
-    test_several_clients = WithoutCm.test_several_clients
+    exchange = rc_example.RcExample.exchange
+    test_sizes = rc_example.RcExample.test_sizes
+    test_between_two_hosts = rc_example.RcExample.test_between_two_hosts
+    test_rounds_and_the_clients_count_and_size = rc_example.RcExample.test_rounds_and_the_clients_count_and_size
+    test_several_clients = rc_example.RcExample.test_several_clients
 
     def test_rejects_what_makes_no_sense(self):
         server, port = self.server(self.name, "--clients", 2)
