@@ -22,12 +22,13 @@ void serve_client(Request request, const Options& ours, const BlastOptions& blas
   post_receives(queues.qp(), buffers, options);
   accept(id.get(), blast_parameters(blast), events);
   set_rnr_timer(queues.qp(), blast);
-  const DisconnectAtEnd at_end(id.get(), &events);
+  DisconnectAtEnd at_end(id.get(), &events);
 
   Statistics statistics(Cpu::kThread);
   const auto next = [&] { return poll_unless_disconnected(queues.cq.get(), events, statistics.polls); };
   take_blast(queues.qp(), buffers, options, blast, next, statistics);
   statistics.print(kName);
+  at_end.await_peer();
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/trace.hpp"
-
 namespace examples {
 namespace {
 

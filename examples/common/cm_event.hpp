@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/trace.hpp"
+
 namespace examples {
 
 /// What a program wants to know of an event after it was acknowledged: copied out, for the event is gone
@@ -28,7 +30,14 @@ struct CmEvent {
 /// Throws unless the event is the expected one; tells what a server said that rejected us.
 void expect(const CmEvent& event, rdma_cm_event_type expected);
 
-/// The errno that a connection ended with, for programs that weren't finished with it.
+/// The connection has ended while a program still waited for a completion.
+class Disconnected : public Failure {
+ public:
+  explicit Disconnected(int error_number)
+      : Failure("the peer disconnected before we were done", error_number) {}
+};
+
+/// The errno that a connection ended with: ECONNRESET, or the event's status.
 [[nodiscard]] int reason_of(const CmEvent& disconnected);
 
 /// Text that a server sent along with its rejection.

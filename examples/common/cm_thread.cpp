@@ -65,9 +65,9 @@ CmEvent CmThread::await(rdma_cm_event_type expected) {
   return event;
 }
 
-Failure CmThread::failure() const {
+Disconnected CmThread::failure() const {
   const std::lock_guard lock(mutex_);
-  return Failure("the peer disconnected before we were done", disconnect_reason_);
+  return Disconnected(disconnect_reason_);
 }
 
 }  // namespace examples

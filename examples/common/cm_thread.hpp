@@ -26,7 +26,7 @@ class CmThread : public CmEvents {
   /// Cheap enough for each turn of a busy loop.
   [[nodiscard]] bool disconnected() const { return disconnected_.load(std::memory_order_acquire); }
   /// What to fail with when disconnected() and there is still work to do.
-  [[nodiscard]] Failure failure() const;
+  [[nodiscard]] Disconnected failure() const;
 
  private:
   void run();

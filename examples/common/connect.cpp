@@ -70,6 +70,11 @@ void disconnect(rdma_cm_id* id) {
     check_in_teardown("rdma_disconnect", returned);
 }
 
+void DisconnectAtEnd::await_peer() {
+  events_->await(RDMA_CM_EVENT_DISCONNECTED);
+  events_ = nullptr;
+}
+
 DisconnectAtEnd::~DisconnectAtEnd() {
   disconnect(id_);
   if (events_ == nullptr) return;

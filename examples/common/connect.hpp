@@ -29,12 +29,15 @@ class DisconnectAtEnd {
  public:
   explicit DisconnectAtEnd(rdma_cm_id* id, CmEvents* events = nullptr) : id_(id), events_(events) {}
   ~DisconnectAtEnd();
+  /// Waits until the peer disconnects. For the side that can't know whether the other has all its
+  /// completions.
+  void await_peer();
   DisconnectAtEnd(const DisconnectAtEnd&) = delete;
   DisconnectAtEnd& operator=(const DisconnectAtEnd&) = delete;
 
  private:
   rdma_cm_id* id_;
-  CmEvents* events_;  ///< where DISCONNECTED is awaited; null if the id is synchronous
+  CmEvents* events_;  ///< where DISCONNECTED is awaited; null if the id is synchronous, or when it has come
 };
 
 /// rdma_disconnect; that the peer was first isn't an error, though some systems say EINVAL then.

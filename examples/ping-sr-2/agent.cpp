@@ -22,13 +22,14 @@ void serve_client(Request request, const Options& ours) {
   AgentBuffer buffer(queues.pd.get(), options);
   post_receive(queues.qp(), buffer);
   accept(id.get(), connection_parameters(), events);
-  const DisconnectAtEnd at_end(id.get(), &events);
+  DisconnectAtEnd at_end(id.get(), &events);
 
   Statistics statistics(Cpu::kThread);
   play_agent(
       queues.qp(), buffer, options,
       [&] { return poll_unless_disconnected(queues.cq.get(), events, statistics.polls); }, statistics);
   statistics.print(kName);
+  at_end.await_peer();
 }
 
 void run(const Options& options) {

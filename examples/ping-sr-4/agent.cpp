@@ -23,13 +23,14 @@ void serve_client(Request request, const Options& ours) {
   AgentBuffer buffer(queues.pd.get(), options);
   post_receive(queues.qp(), buffer);
   accept(id.get(), connection_parameters(), events);
-  const DisconnectAtEnd at_end(id.get(), &events);
+  DisconnectAtEnd at_end(id.get(), &events);
 
   Statistics statistics(Cpu::kThread);
   PolledCompletions completions(events, queues, statistics.polls);
   play_agent(
       queues.qp(), buffer, options, [&] { return completions.next(); }, statistics);
   statistics.print(kName);
+  at_end.await_peer();
 }
 
 void run(const Options& options) {

@@ -54,8 +54,7 @@ ibv_wc PolledCompletions::next() {
   bool announced = false;
   while (!poll_once(cq_, completion)) {
     announced ? ++counts_.second_empty : ++counts_.first_empty;
-    if (poller_.disconnected_)
-      throw Failure("the peer disconnected before we were done", *poller_.disconnected_);
+    if (poller_.disconnected_) throw Disconnected(*poller_.disconnected_);
     announced = poller_.wait(notifications_.fd()) && notifications_.take_and_rearm();
   }
   announced ? ++counts_.second_hits : ++counts_.first_hits;

@@ -25,7 +25,8 @@ struct AgentBuffer : Buffer {
 /// options.count round trips, measured and verified.
 void play_client(ibv_qp* qp, ClientBuffers& buffers, const Options& options, const NextCompletion& next,
                  Statistics& statistics);
-/// Answers options.count pings. The first RECV was posted before the connection was accepted.
+/// Answers options.count pings. `next` throws Disconnected when it notices that the client has gone. The
+/// first RECV was posted before the connection was accepted.
 void play_agent(ibv_qp* qp, Buffer& buffer, const Options& options, const NextCompletion& next,
                 Statistics& statistics);
 

@@ -25,11 +25,12 @@ void serve_client(Request request, const Options& ours) {
   post_first_receive_of_server(queues.qp());
   const auto regions = buffers.regions().to_wire();
   accept(id.get(), connection_parameters(regions), events);
-  const DisconnectAtEnd at_end(id.get(), &events);
+  DisconnectAtEnd at_end(id.get(), &events);
 
   Statistics statistics(Cpu::kThread);
   const auto next = [&] { return poll_unless_disconnected(queues.cq.get(), events, statistics.polls); };
   play_server(queues.qp(), buffers, options, next, kName);
+  at_end.await_peer();
 }
 
 void run_client(const Options& options) {

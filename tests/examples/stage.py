@@ -76,6 +76,19 @@ class Running:
         after_name = Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(after_name[11]) + int(after_name[12])) / TICKS_PER_S
 
+    def main_thread_runs(self) -> bool:
+        """Whether its main thread has work just now, on a processor or waiting for one: the machine may be busy."""
+        return Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "R"
+
+    def share_of_running(self, seconds: float) -> float:
+        """Of a number of looks at its main thread."""
+        looks = []
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            looks.append(self.main_thread_runs())
+            time.sleep(0.01)
+        return sum(looks) / len(looks)
+
     def threads(self) -> list[str]:
         tasks = Path(f"/proc/{self.child.pid}/task")
         return sorted((task / "comm").read_text().strip() for task in tasks.iterdir())

@@ -17,7 +17,7 @@ class PingSr3(Notices, TakesTerms, Works, PairCase):
         self.assertIn("cm-events", client.threads())
 
     def test_waiting_takes_no_processor(self):
-        self.assertLess(self.cpu_share_while_waiting(), 0.1)  # ping-sr-2 is tested to take more than 0.3
+        self.assertLess(self.share_of_running_while_waiting(), 0.2)  # ping-sr-2 is tested to be above 0.8
 
     def test_counts_fit(self):
         agent, client = self.transfer("-n", 500)
