@@ -13,18 +13,6 @@ base::Result<void> usable(const EventChannel& channel) {
   return {};
 }
 
-class Reading {
- public:
-  explicit Reading(EventChannel& channel) : channel_(channel) { ++channel_.readers; }
-  ~Reading() { --channel_.readers; }
-  Reading(const Reading&) = delete;
-  Reading& operator=(const Reading&) = delete;
-  [[nodiscard]] bool closed() const { return channel_.closed; }
-
- private:
-  EventChannel& channel_;
-};
-
 base::Result<EventChannel*> create_channel() {
   if (auto opened = open_cm_devices(); !opened) return std::unexpected(opened.error());
   return make_channel();
@@ -52,7 +40,7 @@ base::Result<EventChannel*> make_channel() {
 void free_channel(EventChannel* channel) {
   if (channel->tie->current()) channel->tie->close_channel(channel->channel);
   channel->closed = true;
-  if (channel->readers == 0) {
+  if (channel->waiters == 0) {
     delete channel;
     return;
   }
@@ -86,21 +74,25 @@ VERBENA_ENTRY void vb_rdma_destroy_event_channel(rdma_event_channel* channel) no
 }
 VERBENA_SAME_PROTOTYPE(rdma_destroy_event_channel);
 
-// Not noexcept: programs end their event threads by pthread_cancel(), which unwinds from the wait.
+// Not noexcept: programs end their event threads by pthread_cancel(), which unwinds from the wait. So nothing
+// here has a destructor; of a channel on which a wait was cancelled a descriptor is left when it ends.
 VERBENA_ENTRY int vb_rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
   if (channel == nullptr || event == nullptr) {
     errno = EINVAL;
     return -1;
   }
-  const abi::Reading reading(abi::EventChannel::from(channel));
+  abi::EventChannel& ours = abi::EventChannel::from(channel);
   for (;;) {
     const int taken = abi::minus_one(abi::guarded([&] { return abi::get_event(channel, event); }));
     if (taken == 0 || errno != EAGAIN) return taken;
     // Waits, unless the program made its descriptor non-blocking; goes on after signals where the program
     // asked for that (SA_RESTART), as the kernel's call does.
     char first = 0;
-    if (::recv(channel->fd, &first, sizeof first, MSG_PEEK) < 0) return -1;
-    if (reading.closed()) {
+    ++ours.waiters;
+    const bool woken = ::recv(channel->fd, &first, sizeof first, MSG_PEEK) >= 0;
+    --ours.waiters;
+    if (!woken) return -1;
+    if (ours.closed) {
       errno = EBADF;
       return -1;
     }

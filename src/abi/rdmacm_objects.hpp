@@ -21,7 +21,7 @@ struct EventChannel {
   rdma_event_channel rdma{};
   std::shared_ptr<client::CmTie> tie;
   std::shared_ptr<client::CmChannel> channel;
-  std::atomic<uint32_t> readers = 0;  // threads inside rdma_get_cm_event
+  std::atomic<uint32_t> waiters = 0;  // threads that wait in rdma_get_cm_event
   std::atomic<bool> closed = false;   // destroyed while there were some
 
   static EventChannel& from(rdma_event_channel* channel) { return *reinterpret_cast<EventChannel*>(channel); }

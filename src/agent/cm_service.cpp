@@ -120,7 +120,7 @@ base::Result<CmService::Answer> CmService::on_command(cm::Client client, ipc::Me
                         [&](const auto& command) { return manager_.migrate(client, command); });
     case Kind::kCmResume:
       return on_channel(std::type_identity<ipc::CmResume>(),
-                        [&](const auto& command) { return manager_.resume(client, command); });
+                        [&](const auto& command) { return manager_.resume(now, client, command); });
     case Kind::kCmDestroy:
       return run(std::type_identity<ipc::CmDestroy>(), [&](const auto& command) {
         auto done = manager_.destroy(now, client, command);

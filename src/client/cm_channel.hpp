@@ -47,17 +47,19 @@ class CmChannel {
  private:
   CmChannel(uint32_t number, int program_end, base::UniqueFd agent_end)
       : number_(number), program_end_(program_end), agent_end_(std::move(agent_end)) {}
-  void absorb();    // all that the socket holds, into held_
-  void pay_owed();  // one message in the socket for each event held, as far as it takes them
+  void absorb();       // all that waits, into held_
+  void stand_in();     // a message in the socket for each event held, as far as it takes them
+  void fill_socket();  // with the late ones
 
   const uint32_t number_;
   int program_end_;
   base::GuardedFd agent_end_;
   std::mutex mutex_;
-  // Events that were in the socket or didn't fit into it. For each a message without meaning is in the socket
-  // or owed to it, so that the descriptor is readable as long as there are events.
+  // Events that were in the socket, older than all that it has now. For each a message without meaning is in
+  // the socket or owed to it, so that the descriptor is readable as long as there are events.
   std::deque<ipc::CmEvent> held_;
   size_t owed_ = 0;
+  std::deque<ipc::CmEvent> late_;  // those that the socket has no room for yet
 };
 
 }  // namespace verbena::client

@@ -105,6 +105,7 @@ Manager::Done Manager::send_request(base::Instant now, Connection& connection,
   if (parameters.qp_type == kQpXrcSend) {
     req.transport = kTransportExtended;
     req.extended_transport = kExtendedXrc;
+    connection.xrc = true;
   }
   req.flow_control = parameters.flow_control != 0;
   req.retry_count = std::min<uint8_t>(parameters.retry_count, 7);
@@ -141,14 +142,14 @@ Manager::Done Manager::accept(base::Instant now, Client client, const ipc::CmAcc
     return answer_service(now, connection, sidr_status::kValid, parameters);
   if (connection.state != State::kReqReceived) return wrong_state(command.id, "accept");
   Rep rep{.local_id = connection.local_id, .remote_id = connection.remote_id, .private_data = {}};
-  rep.qpn = parameters.qpn;
+  (connection.xrc ? rep.eecn : rep.qpn) = parameters.qpn;
   rep.first_psn = parameters.first_psn;
   rep.responder_resources = parameters.responder_resources;
   rep.initiator_depth = parameters.initiator_depth;
   rep.target_ack_delay = kAckDelay;
   rep.flow_control = parameters.flow_control != 0;
   rep.rnr_retry_count = std::min<uint8_t>(parameters.rnr_retry_count, 7);
-  rep.srq = parameters.srq != 0;
+  rep.srq = parameters.srq != 0 || connection.xrc;
   rep.ca_guid = guid_;
   if (auto put = put_private(parameters.private_data, parameters.private_length, rep.private_data); !put)
     return put;
@@ -230,7 +231,7 @@ Manager::Done Manager::notify(Client client, const ipc::CmNotify& command) {
   return {};
 }
 
-Manager::Done Manager::resume(Client client, const ipc::CmResume& command) {
+Manager::Done Manager::resume(base::Instant now, Client client, const ipc::CmResume& command) {
   if (command.space < ipc::CmPortSpace::kTcp || command.space > ipc::CmPortSpace::kIpoib)
     return base::fail(EPROTONOSUPPORT, "an unknown port space");
   const IdKey key{client, command.id};
@@ -250,6 +251,11 @@ Manager::Done Manager::resume(Client client, const ipc::CmResume& command) {
   connection.local_qpn = command.local_qpn;
   connection.remote_qpn = command.remote_qpn;
   by_peer_.try_emplace({connection.way.remote, connection.remote_qpn}, connection.local_id);
+  if (std::ranges::find(missed_, std::pair(connection.local_id, connection.remote_id)) != missed_.end()) {
+    on_disconnect_request(connection);
+  } else {
+    timers_.set(connection.local_id, now + settings_.coming_back);
+  }
   return {};
 }
 

@@ -68,6 +68,7 @@ struct Connection {
   uint64_t peer_guid = 0;
   uint32_t local_qpn = 0;
   uint32_t remote_qpn = 0;
+  bool xrc = false;      // the other's queue pair number stands where reliable datagrams have theirs
   bool came_in = false;  // the other end asked for it
   RequestKey request;    // if it came in
   IdKey listener;        // of one that came in and is neither accepted nor rejected

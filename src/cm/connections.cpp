@@ -200,6 +200,10 @@ void Manager::on_due(base::Instant now, Connection& connection) {
     case State::kRejected:
     case State::kSidrAnswered:
       return forget(connection);
+    case State::kEstablished:  // taken over from an earlier agent
+      if (!connections_.contains(connection.remote_id) && environment_.is_local(connection.remote))
+        send_dreq(now, connection);
+      return;
     default:
       return;  // it has no timer
   }

@@ -1,6 +1,7 @@
 // The connection manager of a host: commands and MADs in, MADs and events out. One thread; time is handed in.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -27,6 +28,8 @@ struct Settings {
   base::Duration answering = base::seconds(15);  // so long duplicates of a rejected request are answered
   base::Duration shortest_timewait = base::milliseconds(50);
   base::Duration longest_timewait = base::milliseconds(4'300);
+  // Both ends of a host's own connection come back to a new agent within that, or the other end is dead.
+  base::Duration coming_back = base::seconds(30);
   Ports::Range ephemeral{};
   unsigned most_ids = 65'536;  // of one client
 };
@@ -66,7 +69,7 @@ class Manager {
   [[nodiscard]] Done reject(base::Instant now, Client client, const ipc::CmReject& command);
   [[nodiscard]] Done disconnect(base::Instant now, Client client, const ipc::CmDisconnect& command);
   [[nodiscard]] Done notify(Client client, const ipc::CmNotify& command);
-  [[nodiscard]] Done resume(Client client, const ipc::CmResume& command);
+  [[nodiscard]] Done resume(base::Instant now, Client client, const ipc::CmResume& command);
   // All ids whose events go to this channel end: who closes it has been told of no others.
   void close_channel(base::Instant now, Client client, uint32_t channel);
   void end_client(base::Instant now, Client client);
@@ -159,6 +162,7 @@ class Manager {
   void send_rtu(const Connection& connection);
   void send_drep(const Connection& connection);
   void become_established(Connection& connection);
+  void on_disconnect_request(Connection& connection);
   [[nodiscard]] Connection* known(uint32_t our_id, uint32_t their_id);
 
   // sidr.cpp
@@ -181,6 +185,9 @@ class Manager {
   std::map<RequestKey, uint32_t> requests_;  // those that came in
   // Living connections that came in, by the peer's address and queue pair.
   std::map<std::pair<Gid, uint32_t>, uint32_t> by_peer_;
+  // DREQs for connections that nobody has, by our number and theirs: after a change of agents their owner may
+  // come back only now.
+  std::deque<std::pair<uint32_t, uint32_t>> missed_;
   std::vector<Outgoing> mads_;
   std::vector<Notice> notices_;
 };

@@ -7,6 +7,7 @@ namespace verbena::cm {
 namespace {
 
 constexpr uint8_t kReplyServiceTimeout = 20;  // 4.3 s
+constexpr size_t kMostMissed = 4'096;
 
 }  // namespace
 
@@ -122,10 +123,10 @@ void Manager::on(base::Instant /*now*/, const Way& way, uint64_t transaction, co
   timers_.cancel(connection->local_id);
   connection->state = State::kRepReceived;
   connection->remote_id = rep.local_id;
-  connection->remote_qpn = rep.qpn;
+  connection->remote_qpn = connection->xrc ? rep.eecn : rep.qpn;
   connection->peer_guid = rep.ca_guid;
   auto event = event_of(*connection, CmEventKind::kConnectResponse);
-  event.parameters = {.qpn = rep.qpn,
+  event.parameters = {.qpn = connection->remote_qpn,
                       .first_psn = rep.first_psn,
                       .qkey = rep.qkey,
                       .responder_resources = rep.initiator_depth,
@@ -146,6 +147,8 @@ void Manager::on(base::Instant /*now*/, const Way& /*way*/, uint64_t /*transacti
 void Manager::on(base::Instant now, const Way& way, uint64_t transaction, const Dreq& dreq) {
   Connection* const connection = known(dreq.remote_id, dreq.local_id);
   if (connection == nullptr) {  // it is over here: so be it there
+    missed_.emplace_back(dreq.remote_id, dreq.local_id);
+    if (missed_.size() > kMostMissed) missed_.pop_front();
     Connection nobody{.way = way, .transaction = transaction};
     return send(nobody, Drep{.local_id = dreq.remote_id, .remote_id = dreq.local_id, .private_data = {}});
   }
@@ -161,10 +164,7 @@ void Manager::on(base::Instant now, const Way& way, uint64_t transaction, const 
       become_established(*connection);
       [[fallthrough]];
     case State::kEstablished:
-      tell(*connection, CmEventKind::kDisconnected);
-      leave_peer(*connection);
-      connection->state = State::kDreqReceived;
-      return;
+      return on_disconnect_request(*connection);
     case State::kDreqSent:
       send_drep(*connection);
       tell(*connection, CmEventKind::kDisconnected);
@@ -173,6 +173,13 @@ void Manager::on(base::Instant now, const Way& way, uint64_t transaction, const 
       // Also where the program takes long to answer: the other end needn't wait for it.
       return send_drep(*connection);
   }
+}
+
+void Manager::on_disconnect_request(Connection& connection) {
+  timers_.cancel(connection.local_id);
+  tell(connection, CmEventKind::kDisconnected);
+  leave_peer(connection);
+  connection.state = State::kDreqReceived;
 }
 
 void Manager::on(base::Instant now, const Way& /*way*/, uint64_t /*transaction*/, const Drep& drep) {

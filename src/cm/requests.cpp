@@ -8,12 +8,14 @@ namespace {
 
 constexpr uint8_t kServiceTimeout = 24;  // 69 s, as the kernel says; asked again one says it again
 
+constexpr uint8_t kTransportExtended = 3;  // of a REQ; XRC is the only one
+
 // ibv_qp_type, of the queue pair that would answer
 uint8_t answering_qp_type(const Req& req) {
   constexpr uint8_t kRc = 2;
   constexpr uint8_t kUc = 3;
   constexpr uint8_t kXrcRecv = 10;
-  if (req.transport == 3) return kXrcRecv;
+  if (req.transport == kTransportExtended) return kXrcRecv;
   return req.transport == 1 ? kUc : kRc;
 }
 
@@ -64,6 +66,7 @@ void Manager::on(base::Instant now, const Way& way, uint64_t transaction, const 
   connection->local.port = static_cast<uint16_t>(req.service_id);
   connection->peer_guid = req.ca_guid;
   connection->remote_qpn = req.qpn;
+  connection->xrc = req.transport == kTransportExtended;
   connection->request = request;
   requests_[request] = connection->local_id;
   by_peer_[{way.remote, req.qpn}] = connection->local_id;

@@ -86,8 +86,8 @@ void Manager::on(base::Instant /*now*/, const Way& /*way*/, uint64_t /*transacti
   if (found == connections_.end() || found->second.state != State::kSidrSent) return;
   Connection& connection = found->second;
   const bool good = rep.status == sidr_status::kValid;
-  auto event =
-      event_of(connection, good ? CmEventKind::kEstablished : CmEventKind::kRejected, good ? 0 : rep.status);
+  // The kernel's RDMA CM calls every answer but a good one unreachable, and programs expect that.
+  auto event = event_of(connection, good ? CmEventKind::kEstablished : CmEventKind::kUnreachable, rep.status);
   event.parameters = {.qpn = rep.qpn, .qkey = rep.qkey, .qp_type = kQpUd};
   set_private(event.parameters, rep.private_data);
   tell(connection, event);

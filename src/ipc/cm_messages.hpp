@@ -36,7 +36,8 @@ struct CmAddress {
 
 enum class CmPortSpace : uint32_t { kTcp = 1, kUdp, kIb, kIpoib };
 
-// Opens the CM connection of the process that has this slot. Refused as Introduce is.
+// Opens the CM connection of the process that has this slot. Refused as Introduce is. It ends with the slot:
+// who has ids keeps its attachment, even without an open device.
 struct CmOpen {
   static constexpr Kind kKind = Kind::kCmOpen;
   uint32_t own_slot = 0;

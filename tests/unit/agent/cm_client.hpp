@@ -14,6 +14,7 @@
 #include "ipc/channel.hpp"
 #include "ipc/cm_messages.hpp"
 #include "ipc/rendezvous.hpp"
+#include "support/process.hpp"
 
 namespace verbena::agent {
 
@@ -36,18 +37,24 @@ class CmClient {
     const auto tie = client::HostTie::instance();
     const auto acquired = tie->acquire();
     EXPECT_TRUE(acquired) << acquired.error().sentence;
-    auto made = ipc::connect_to(ipc::user_agent_name(::geteuid()));
-    EXPECT_TRUE(made);
-    socket_ = std::move(*made);
-    EXPECT_TRUE(ipc::send(socket_.get(), ipc::Hello{}));
-    EXPECT_TRUE(ipc::receive_until(socket_.get(), base::now() + base::seconds(5)));
-    const auto claim = tie->claim();
-    EXPECT_EQ(code(ipc::CmOpen{.own_slot = claim->slot, .own_epoch = claim->epoch}), 0);
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     events_.reset(ends[0]);
     agents_end_.reset(ends[1]);
-    EXPECT_EQ(code(ipc::CmChannel{.channel = 1}, ends[1]), 0);
+    reopen();
+  }
+  // Also with the next agent, once there is one and this process has its slot again.
+  void reopen() {
+    EXPECT_TRUE(support::eventually([&] {
+      auto made = ipc::connect_to(ipc::user_agent_name(::geteuid()));
+      const auto claim = client::HostTie::instance()->claim();
+      if (!made || !claim || !ipc::send(made->get(), ipc::Hello{}) ||
+          !ipc::receive_until(made->get(), base::now() + base::seconds(5)))
+        return false;
+      socket_ = std::move(*made);
+      return code(ipc::CmOpen{.own_slot = claim->slot, .own_epoch = claim->epoch}) == 0;
+    }));
+    EXPECT_EQ(code(ipc::CmChannel{.channel = 1}, agents_end_.get()), 0);
   }
   ~CmClient() {
     if (open()) client::HostTie::instance()->release();

@@ -135,6 +135,47 @@ TEST(Cm, KilledProcessIsDisconnected) {
   ::waitpid(child, nullptr, 0);
 }
 
+TEST(Cm, ConnectionsOutliveTheAgent) {
+  CmClient active;
+  CmClient passive;
+  const uint16_t port = passive.listen(1, kHere);
+  EXPECT_EQ(active.create(2), 0);
+  EXPECT_EQ(active.connect(2, kHere, here(port), 0x010011), 0);
+  const auto request = passive.event();
+  EXPECT_EQ(passive.code(ipc::CmAccept{.id = request.child, .parameters = {.qpn = 0x020022}}), 0);
+  const auto response = active.event();
+  EXPECT_EQ(active.code(ipc::CmEstablish{.id = 2}), 0);
+  EXPECT_EQ(passive.event().event, CmEventKind::kEstablished);
+
+  const auto agent = support::agent_pid();
+  ASSERT_TRUE(agent);
+  ::kill(*agent, SIGKILL);
+  active.reopen();
+  passive.reopen();
+  ASSERT_NE(support::agent_pid(), agent);
+  ipc::CmResume resume{.id = 2,
+                       .channel = 1,
+                       .space = CmPortSpace::kTcp,
+                       .local_comm_id = response.local_comm_id,
+                       .remote_comm_id = response.remote_comm_id,
+                       .local_qpn = 0x010011,
+                       .remote_qpn = 0x020022,
+                       .local = response.local,
+                       .remote = response.remote};
+  EXPECT_EQ(active.code(resume), 0);
+  EXPECT_EQ(active.code(ipc::CmDisconnect{.id = 2}), 0);
+  EXPECT_EQ(active.event().event, CmEventKind::kDisconnected) << "nobody knows the other end yet";
+  std::swap(resume.local_comm_id, resume.remote_comm_id);
+  std::swap(resume.local_qpn, resume.remote_qpn);
+  std::swap(resume.local, resume.remote);
+  resume.id = request.child;
+  EXPECT_EQ(passive.code(resume), 0);
+  const auto gone = passive.event();
+  EXPECT_EQ(gone.event, CmEventKind::kDisconnected) << "but it hears of it when it comes back";
+  EXPECT_EQ(gone.id, request.child);
+  EXPECT_EQ(passive.listen(1, here(port)), port);
+}
+
 TEST(Cm, PortsAreTakenByTheRules) {
   CmClient client;
   const uint16_t port = client.listen(1, cm_address("0.0.0.0"));
