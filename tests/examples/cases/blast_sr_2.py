@@ -16,6 +16,15 @@ class BlastWorks(Works):
         self.assert_transferred(agent, 60, 4096)
         self.assertGreater(client.number(r"transferred: .* in ([\d.]+) s"), 0.1)  # 58 of 60 had to wait 2 ms
 
+    def test_wrong_bytes_are_found(self):
+        agent, port = self.agent("--once")
+        # Without --verify a sender fills each buffer once, and the fifth message has the first one's bytes.
+        self.client(port, "--no-verify", "-n", 20, "--sq-depth", 4)
+        self.assert_ends(agent, 1, "message 4: byte 0 is 0x01, it should be 0x45")
+
+    def test_no_verify_finds_nothing(self):
+        self.transfer("-n", 20, "--sq-depth", 4, "--no-verify")
+
     def test_many_are_outstanding(self):
         _, client = self.transfer("-n", 100, "--sq-depth", 32, "--trace")
         before_first_completion = client.text[:client.text.index("trace: completion of")]
