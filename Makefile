@@ -23,9 +23,10 @@ test: build
 test-release test-asan test-tsan: test-%: deps
 	@scripts/test.sh $*
 
-# Beside UCX, TCP and memcpy in the same run; rewrites docs/PERFORMANCE.md. BENCH_ARGS=--quick leaves the page alone.
+# Beside UCX, TCP and memcpy in the same run, then over the network beside TCP and UDP; rewrites docs/PERFORMANCE.md. BENCH_ARGS=--quick leaves the page alone.
 bench: build
 	@bench/run.py --bin build/bin/verbena --json build/bench/results.json $(BENCH_ARGS)
+	@bench/wire.py --bin build/bin/verbena --json build/bench/wire.json $(BENCH_ARGS)
 	@bench/report.py build/bench/results.json
 
 format:

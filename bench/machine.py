@@ -12,13 +12,13 @@ from processes import numbers, run_alone
 HERE = Path(__file__).resolve().parent
 PROBE_SECONDS = 0.1
 COPY_SIZES = {"memcpy_4kib_mib_s": 4 * KIB, "memcpy_1mib_mib_s": MIB, "memcpy_16mib_mib_s": 16 * MIB}
-HELPERS = {"tcp_peer": [], "memory": ["-pthread"]}
+HELPERS = {"tcp_peer": [], "udp_peer": [], "memory": ["-pthread"], "rdma_peer": ["-libverbs"]}
 
 
 def compile_helpers(into: Path) -> None:
     compiler = os.environ.get("CC", "cc")
     for name, flags in HELPERS.items():
-        run_alone([compiler, "-O2", "-std=gnu11", *flags, "-o", into / name, HERE / "native" / f"{name}.c"], None, 60)
+        run_alone([compiler, "-O2", "-std=gnu11", "-o", into / name, HERE / "native" / f"{name}.c", *flags], None, 60)
 
 
 def two_cores(wanted: str) -> tuple[int, int]:

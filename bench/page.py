@@ -179,13 +179,13 @@ def method(document: dict) -> str:
         "\n".join(textwrap.indent(filled(point), "  ").replace("  ", "- ", 1) for point in points)
 
 
-def text(document: dict, results: Results) -> str:
+def text(document: dict, results: Results, wire: str) -> str:
     pictures = "\n".join(f"![{name} by message size](performance/{name}.svg)"
                          for name in ("latency", "bandwidth", "rate"))
     data = filled("""The data: [performance/results.json](performance/results.json). Again: `make bench` (at most 20
         minutes), or `make bench BENCH_ARGS=--quick`, which leaves this page alone.""")
     parts = ["# Performance\n" + opening(document), disturbance(document), winners(results),
-             "## Plots\n" + pictures + "\n\n" + data, ratio_section(results, LATENCY_US),
+             "## Plots\n" + pictures + "\n\n" + data, wire, ratio_section(results, LATENCY_US),
              ratio_section(results, BANDWIDTH_MIB_S), machine_section(document), method(document), failed(results),
              figures(results)]
     return "\n\n".join(part for part in parts if part) + "\n"

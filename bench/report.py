@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import page
+import wire_page
 from summary import LEVEL, LOSES, WINS, Results
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,10 +18,13 @@ FEWEST_ROUNDS = 3
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("json", type=Path, nargs="?", default=ROOT / "build/bench/results.json")
+    parser.add_argument("--wire", type=Path, metavar="JSON", help="wire.py's figures (default: wire.json beside it)")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where PERFORMANCE.md and performance/ are")
     parser.add_argument("--force", action="store_true", help="write the page from a quick or partial run too")
     parser.add_argument("--no-page", action="store_true", help="only say who won")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.wire = options.wire or options.json.with_name("wire.json")
+    return options
 
 
 def why_not_a_page(document: dict) -> str:
@@ -46,14 +50,30 @@ def compact_json(document: dict) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def write_page(document: dict, results: Results, docs: Path) -> None:
+def write_page(document: dict, results: Results, wire: dict | None, docs: Path) -> None:
     import plots  # here, since it needs matplotlib, and saying who won doesn't
+    import wire_plot
 
     folder = docs / "performance"
     folder.mkdir(parents=True, exist_ok=True)
     plots.draw_all(results, folder)
     (folder / "results.json").write_text(compact_json(document))
-    (docs / "PERFORMANCE.md").write_text(page.text(document, results))
+    if wire:
+        wire_plot.draw(wire, folder)
+        (folder / "wire.json").write_text(compact_json(wire))
+    (docs / "PERFORMANCE.md").write_text(page.text(document, results, wire_page.text(wire) if wire else ""))
+
+
+def wire_figures(options) -> dict | None:
+    """None where they weren't measured, or aren't fit for a page that is to be written."""
+    if not options.wire.exists():
+        return None
+    wire = json.loads(options.wire.read_text())
+    obstacle = why_not_a_page(wire)
+    if obstacle and not (options.force or options.no_page):
+        print(f"report: the wire's figures are {obstacle}: left out of the page")
+        return None
+    return wire
 
 
 def main() -> int:
@@ -70,13 +90,16 @@ def main() -> int:
           f"{count[LOSES]} lost; {len(results.failures())} kinds of failure")
     if page.disturbance(document):
         print(page.disturbance(document).replace("**", ""))
+    wire = wire_figures(options)
+    if wire:
+        print(*wire_page.in_short(wire), sep="\n")
     obstacle = why_not_a_page(document)
     if options.no_page:
         return 0
     if obstacle and not options.force:
         print(f"report: {obstacle}: docs/PERFORMANCE.md stays as it is (--force writes it)")
         return 0
-    write_page(document, results, options.docs)
+    write_page(document, results, wire, options.docs)
     print("report: docs/PERFORMANCE.md, docs/performance/ are written")
     return 0
 

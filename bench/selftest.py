@@ -7,11 +7,16 @@ import unittest
 
 import page
 import run
+import wire_cases
+import wire_page
 from cases import (ALL_SIZES, BANDWIDTH, BANDWIDTH_MIB_S, LATENCY, LATENCY_US, MIB, RATE_MOPS, Bench, Case, Peer,
                    PeerFailed, PeerTimedOut, iterations, number, size_name)
 from peers import tcp, ucx, verbena
 from processes import last_words, numbers, run_alone, run_pair
 from summary import LEVEL, LOSES, WINS, Results, ratio_rows, speedup
+from wire_cases import WireCase
+from wire_summary import WireResults
+from wire_summary import ratio_rows as wire_ratio_rows
 
 CORE = min(os.sched_getaffinity(0))
 # As perftest 4.5-0.17's printf formats give them, tabs included.
@@ -115,6 +120,46 @@ class Arithmetic(unittest.TestCase):
                          ["0.0137", "0.450", "4.82", "53.1", "12,300"])
         self.assertEqual(page.ranges([8, 64, MIB], list(ALL_SIZES)), "8 B to 64 B, 1 MiB")
         self.assertEqual((iterations(8, 0.1, 1000), iterations(1 << 40, 1, 1000)), (500_000, 30))
+
+
+def ratio_rows_of(document: dict) -> list[dict]:
+    return wire_ratio_rows(WireResults(document))
+
+
+def a_wire_run(ours: list, udp: list, rates: dict[int, float]) -> dict:
+    """Latency of SEND beside UDP's, and rates by the number of queue pairs, on one link."""
+    def row(case, values):
+        metric = wire_cases.METRICS[case.measure]
+        return case.row("lo") | {"rounds": [{"round": n, metric: value} for n, value in enumerate(values, 1)]}
+
+    rows = [row(WireCase("latency", "verbena", "send", 8), ours), row(WireCase("latency", "udp", "pingpong", 8), udp)]
+    rows += [row(WireCase("rate", "verbena", "send", 8, queue_pairs=count), [rate]) for count, rate in rates.items()]
+    return {"results": rows, "links": {"lo": "loopback"}}
+
+
+class Wire(unittest.TestCase):
+    def test_ratios_are_ours_by_theirs_against_the_aim(self):
+        rows = ratio_rows_of(a_wire_run([3, 30], [2, 20], {1: 1.0, 16: 0.9, 1000: 0.5}))
+        self.assertEqual([(row["median"], row["verdict"]) for row in rows], [(1.5, "met"), (0.9, "met"), (0.5, "missed")])
+
+    def test_rounds_that_disagree_leave_it_open(self):
+        self.assertEqual([row["verdict"] for row in ratio_rows_of(a_wire_run([3, 4], [2, 2], {}))], ["open"])
+
+    def test_the_page_shows_each_ratio_and_what_failed(self):
+        document = a_wire_run([4], [2], {1: 2.0, 1000: 1.0}) | {
+            "machine": {"date": "today", "verbena": "abc"}, "failed": {}, "probes": [],
+            "settings": {"quick": False, "only": "", "rounds_complete": 1, "seconds": 60}}
+        document["results"][1]["rounds"].append({"round": 2, "failed": "no"})
+        document["results"].append(WireCase("bandwidth", "verbena", "read", MIB).row("lo")
+                                   | {"rounds": [{"round": 1, "failed": "it | hung"}]})
+        document["ratios"] = ratio_rows_of(document)
+        text = wire_page.text(document)
+        for expected in ("| lo | 8 B SEND | 4.00 | 2.00 | 2.00 (2.00 to 2.00) | missed |", "it \\| hung", "1,000 QPs"):
+            self.assertIn(expected, text)
+
+    def test_each_measurement_comes_once_a_round(self):
+        plan = wire_cases.plan()
+        self.assertEqual(len(plan), len({case.name("lo") for case in plan}))
 
 
 class Plan(unittest.TestCase):

@@ -1,8 +1,9 @@
 // TCP over loopback as a peer of the benchmarks: what a program without RDMA would use between two processes.
 //
-//   tcp_peer serve PORT                         one connection, then ends
-//   tcp_peer lat|get|stream PORT SIZE ITERS     prints "key value" lines
+//   tcp_peer serve PORT [ADDRESS]                         one connection, then ends
+//   tcp_peer lat|get|stream PORT SIZE ITERS [ADDRESS]     prints "key value" lines
 //
+// ADDRESS is the server's, by default 127.0.0.1.
 //   lat     ping-pong of SIZE bytes, half a round trip: the peer of SEND and WRITE latency
 //   get     8-byte request, SIZE bytes back, the whole round trip: the peer of READ latency
 //   stream  SIZE bytes a send(), one way, no framing: the peer of bandwidth and message rate
@@ -78,9 +79,10 @@ static int new_socket(void) {
   return fd;
 }
 
-static struct sockaddr_in loopback(const char* port) {
+static struct sockaddr_in address_of(const char* host, const char* port) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  errno = EINVAL;
+  if (inet_pton(AF_INET, host, &address.sin_addr) != 1) fail(host);
   return address;
 }
 
@@ -98,9 +100,9 @@ static char* new_buffer(size_t size) {
   return buffer;
 }
 
-static int serve(const char* port) {
+static int serve(const char* port, const char* host) {
   int listener = new_socket(), on = 1;
-  struct sockaddr_in address = loopback(port);
+  struct sockaddr_in address = address_of(host, port);
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(listener, (struct sockaddr*)&address, sizeof address) != 0 || listen(listener, 1) != 0)
     fail("listen");
@@ -162,9 +164,9 @@ static void measure_stream(int fd, const struct Plan* plan, char* buffer) {
   printf("rate_mops %.6f\n", (double)plan->iterations / seconds / 1e6);
 }
 
-static int ask(const struct Plan* plan, const char* port) {
+static int ask(const struct Plan* plan, const char* port, const char* host) {
   int fd = new_socket();
-  struct sockaddr_in address = loopback(port);
+  struct sockaddr_in address = address_of(host, port);
   if (connect(fd, (struct sockaddr*)&address, sizeof address) != 0) fail("connect");
   char congestion[16] = "";
   socklen_t length = sizeof congestion;
@@ -178,12 +180,16 @@ static int ask(const struct Plan* plan, const char* port) {
 }
 
 int main(int argc, char** argv) {
-  if (argc == 3 && strcmp(argv[1], "serve") == 0) return serve(argv[2]);
-  if (argc == 5) {
+  const char* loopback = "127.0.0.1";
+  if ((argc == 3 || argc == 4) && strcmp(argv[1], "serve") == 0)
+    return serve(argv[2], argc == 4 ? argv[3] : loopback);
+  if (argc == 5 || argc == 6) {
     struct Plan plan = {.size = strtoull(argv[3], NULL, 10), .iterations = strtoull(argv[4], NULL, 10)};
     while (plan.mode < kModes && strcmp(argv[1], kModeNames[plan.mode]) != 0) ++plan.mode;
-    if (plan.mode < kModes && plan.size > 0 && plan.iterations > 0) return ask(&plan, argv[2]);
+    if (plan.mode < kModes && plan.size > 0 && plan.iterations > 0)
+      return ask(&plan, argv[2], argc == 6 ? argv[5] : loopback);
   }
-  fprintf(stderr, "usage: tcp_peer serve PORT | tcp_peer lat|get|stream PORT SIZE ITERATIONS\n");
+  fprintf(stderr,
+          "usage: tcp_peer serve PORT [ADDRESS] | tcp_peer lat|get|stream PORT SIZE ITERATIONS [ADDRESS]\n");
   return 2;
 }

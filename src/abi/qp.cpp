@@ -78,6 +78,7 @@ base::Result<void> destroy(ibv_qp* ibv) {
   Context& context = Context::from(ibv->context);
   Qp& qp = Qp::from(ibv);
   if (auto ok = context.usable(); !ok) return ok;
+  if (ibv->qp_type == IBV_QPT_UD) qp.data->detach_all(qp.queue_pair->number());
   qp.queue_pair->destroy();
   context.open->events().forget(reinterpret_cast<uint64_t>(ibv));
   pthread_mutex_lock(&ibv->mutex);

@@ -136,6 +136,10 @@ class Agent {
   [[nodiscard]] base::Result<base::Slot> wanted_slot(const ipc::Introduce& wanted, uid_t asker) const;
   [[nodiscard]] base::Result<ipc::Introduced> introduce(base::Slot asker, base::Slot peer) const;
 
+  // look.cpp
+  void on_look(Session& session, const ipc::Message& message);
+  void on_stray(Session& session, const ipc::Message& message);
+
   // connections.cpp: connection management
   void on_cm_open(Session& session, const ipc::Message& message);
   void on_cm_command(Session& session, ipc::Message& message);

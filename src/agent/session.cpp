@@ -71,6 +71,10 @@ void Agent::dispatch(Session& session, ipc::Message& message) {
         return on_cm_open(session, message);
       case Kind::kObserve:
         return on_observe(session, message);
+      case Kind::kLook:
+        return on_look(session, message);
+      case Kind::kStray:
+        return on_stray(session, message);
       case Kind::kStop:
         return on_stop(session, message);
       default:

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "arena/counter_table.hpp"
 #include "arena/shared_word.hpp"
 
 namespace verbena::arena {
@@ -30,10 +31,12 @@ struct TablesHead {
   std::atomic<uint64_t> longest_timewait_ns;
   std::atomic<uint64_t> own_address;  // where the owner sees its tables: an address that it surely has
   std::atomic<uint32_t> wants_wire;   // 1: its queue pairs go by the network, even to processes of this host
+  CounterTable counters;
 };
+static_assert(sizeof(TablesHead) <= 4096);
 
 inline constexpr uint64_t kTablesMagic = 0x736c6261546e6256;  // "VbnTabls"
-inline constexpr uint32_t kTablesLayout = 3;
+inline constexpr uint32_t kTablesLayout = 4;
 
 // One word that says whether what a peer knows of a queue pair still holds.
 struct QpWord {

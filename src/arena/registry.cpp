@@ -49,6 +49,8 @@ std::string_view counter_name(Counter counter) {
       return "device_changes";
     case Counter::kLeasesGranted:
       return "leases_granted";
+    case Counter::kStrays:
+      return "strays_passed_on";
     case Counter::kCount:
       break;
   }

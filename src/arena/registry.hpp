@@ -77,6 +77,7 @@ enum class Counter : uint32_t {
   kPacketsUnclaimed,
   kDeviceChanges,
   kLeasesGranted,
+  kStrays,
   kCount,
 };
 [[nodiscard]] std::string_view counter_name(Counter counter);

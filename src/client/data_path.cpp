@@ -75,10 +75,19 @@ base::Result<std::shared_ptr<wire::Port>> DataPath::port() {
   if (!own) return base::fail_errno("duplicating the RoCEv2 socket");
   auto link = make_wire_link(std::move(own));
   if (!link) return std::unexpected(link.error());
-  port_ = std::make_shared<wire::Port>(std::move(*link), process_.slot(),
-                                       [] { HostTie::instance()->wake_helper(); });
+  port_ = std::make_shared<wire::Port>(
+      std::move(*link), process_.slot(),
+      wire::Port::Environment{
+          .wake = [] { HostTie::instance()->wake_helper(); },
+          .shown = &process_.arena().head().counters,
+          .pass_on = [](const net::Received& stray) { HostTie::instance()->pass_on(stray); }});
   process_.set_wire(*port_);
   return port_;
+}
+
+void DataPath::detach_all(base::Qpn queue_pair) {
+  const std::lock_guard lock(meeting_);
+  if (port_) port_->detach_all(queue_pair);
 }
 
 bool DataPath::usable() const { return tie_->current(); }
@@ -178,6 +187,10 @@ void DataPath::watch(std::vector<pollfd>& into) {
     }
   // While somebody polls, that one looks at the socket; help() comes back in a moment to see.
   if (process_.wire_active() && alone_) into.push_back({port_->fd(), POLLIN, 0});
+}
+
+void DataPath::on_stray(const net::Received& received) {
+  if (process_.wire_active()) port_->take_stray(base::now(), received);
 }
 
 void DataPath::on_events(std::span<const pollfd> watched) {

@@ -30,10 +30,13 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   [[nodiscard]] const std::shared_ptr<local::Exchange>& exchange() const { return exchange_; }
   // The way to other hosts, made when it is first needed. EADDRINUSE: this host's port is somebody else's.
   [[nodiscard]] base::Result<std::shared_ptr<wire::Port>> port();
+  // A queue pair is being destroyed: no group reaches it any more.
+  void detach_all(base::Qpn queue_pair);
 
   base::Instant help(base::Instant now) override;
   void watch(std::vector<pollfd>& into) override;
   void on_events(std::span<const pollfd> watched) override;
+  void on_stray(const net::Received& received) override;
 
  private:
   DataPath(arena::ProcessArena arena, base::Slot slot, uint32_t epoch);
@@ -77,6 +80,11 @@ class DevicePaths final : public verbs::PathMaker {
   std::shared_ptr<DataPath> data_;
   const OpenDevice& device_;
 };
+
+// ibv_attach_mcast and ibv_detach_mcast, on the interfaces of the device. EINVAL: attached already, or not.
+[[nodiscard]] base::Result<void> attach_multicast(DataPath& data, const OpenDevice& device,
+                                                  base::Qpn queue_pair, const ibv_gid& group);
+[[nodiscard]] base::Result<void> detach_multicast(DataPath& data, base::Qpn queue_pair, const ibv_gid& group);
 
 // What an address handle of that device holds. EINVAL: it names no port or GID of it.
 [[nodiscard]] base::Result<verbs::AddressVector> resolve_address(const OpenDevice& device,

@@ -230,9 +230,47 @@ void HostTie::on_message() {
         connection_.roce_socket = base::GuardedFd(std::move(message->fds.front()));
       return;
     }
+    case ipc::Kind::kStray:
+      return take_stray(*message);
     default:
       return;  // an answer to nothing we asked
   }
+}
+
+void HostTie::pass_on(const net::Received& stray) {
+  ipc::Stray message{.slot = std::to_integer<uint32_t>(stray.bytes[5]),
+                     .interface = stray.interface,
+                     .source_port = stray.source_port,
+                     .segment = static_cast<uint16_t>(stray.segment),
+                     .traffic_class = stray.traffic_class,
+                     .hop_limit = stray.hop_limit,
+                     .length = static_cast<uint16_t>(stray.bytes.size())};
+  if (stray.bytes.size() > sizeof message.bytes) return;
+  std::ranges::copy(stray.from.bytes, message.from);
+  std::ranges::copy(stray.to.bytes, message.to);
+  std::memcpy(message.bytes, stray.bytes.data(), stray.bytes.size());
+  const std::lock_guard lock(mutex_);
+  if (const int socket = connection_.socket.get(); socket >= 0) (void)ipc::send(socket, message);
+}
+
+void HostTie::take_stray(const ipc::Message& message) {
+  const auto stray = message.as<ipc::Stray>();
+  if (!stray || stray->length > sizeof stray->bytes) return;
+  net::Received received{.source_port = stray->source_port,
+                         .interface = stray->interface,
+                         .traffic_class = stray->traffic_class,
+                         .hop_limit = stray->hop_limit,
+                         .segment = stray->segment,
+                         .bytes = std::as_bytes(std::span(stray->bytes)).first(stray->length)};
+  std::ranges::copy(stray->from, received.from.bytes.begin());
+  std::ranges::copy(stray->to, received.to.bytes.begin());
+  std::shared_ptr<HelperWork> work;
+  {
+    const std::lock_guard lock(mutex_);
+    work = work_;
+  }
+  const std::lock_guard working(working_mutex_);
+  if (work) work->on_stray(received);
 }
 
 void HostTie::reconnect() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/time.hpp"
+#include "net/link.hpp"
 
 namespace verbena::client {
 
@@ -28,6 +29,8 @@ class HelperWork {
   // for, since POLLHUP comes unasked. One that has hung up is not to be added again, or there would be no
   // sleep.
   virtual void watch(std::vector<pollfd>& into) = 0;
+  // A packet for this process that another one got.
+  virtual void on_stray(const net::Received&) {}
   // Something happened at one of them: exactly those it added, in its order, with revents. help() follows.
   virtual void on_events(std::span<const pollfd> watched) = 0;
 };

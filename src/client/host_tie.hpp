@@ -21,6 +21,7 @@
 #include "base/unique_fd.hpp"
 #include "client/agent_link.hpp"
 #include "client/helper_work.hpp"
+#include "net/link.hpp"
 
 namespace verbena::client {
 
@@ -66,6 +67,9 @@ class HostTie {
   [[nodiscard]] std::span<std::byte> tables() const;
   [[nodiscard]] std::span<std::byte> rings() const;
 
+  // A packet for another process of this host: the agent brings it there, if it can.
+  void pass_on(const net::Received& stray);
+
   // What the helper thread is to do besides; nullptr: nothing. Dropped with the attachment. A call that is
   // under way may still be so when this returns; the thread then holds the object until it is over.
   void set_work(std::shared_ptr<HelperWork> work);
@@ -110,6 +114,7 @@ class HostTie {
   void reconnect();
   void lose_slot(const base::Error& error);
   void on_message();
+  void take_stray(const ipc::Message& message);
   void tell_change();
 
   static void before_fork();

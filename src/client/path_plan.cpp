@@ -2,6 +2,7 @@
 // Identity).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -26,6 +27,12 @@ bool is_of_this_host(const arena::DeviceTable& table, const uint8_t* gid) {
       for (const auto& known : table.devices[d].ports[p].gids)
         if (known.used != 0 && std::memcmp(known.raw.data(), gid, known.raw.size()) == 0) return true;
   return false;
+}
+
+net::Address address_of(const ibv_gid& gid) {
+  net::Address address;
+  std::ranges::copy(gid.raw, address.bytes.begin());
+  return address;
 }
 
 }  // namespace
@@ -133,14 +140,34 @@ base::Result<verbs::PathPlan> DevicePaths::plan_datagrams(const verbs::PathWish&
                                                           const arena::PortRecord& record) {
   auto port = network(wish.own);
   if (!port) return std::unexpected(port.error());
+  wire::UdConfig config{
+      .own = wish.own, .domain = wish.domain, .mtu = 128u << record.active_mtu, .qkey = wish.attributes.qkey};
+  for (const auto& gid : record.gids)
+    if (gid.used != 0) config.addresses.push_back({gid.raw});
   verbs::PathPlan plan = plan_from_self();
   plan.path = std::make_unique<wire::UdEndpoint>(*port, data_->process(),
-                                                 data_->exchange()->neighbour(plan.peer_slot),
-                                                 wire::UdConfig{.own = wish.own,
-                                                                .domain = wish.domain,
-                                                                .mtu = 128u << record.active_mtu,
-                                                                .qkey = wish.attributes.qkey});
+                                                 data_->exchange()->neighbour(plan.peer_slot), config);
   return plan;
+}
+
+base::Result<void> attach_multicast(DataPath& data, const OpenDevice& device, base::Qpn queue_pair,
+                                    const ibv_gid& group) {
+  const auto record = device.record();
+  if (!record) return std::unexpected(record.error());
+  auto port = data.port();
+  if (!port) return std::unexpected(port.error());
+  std::vector<uint32_t> interfaces;
+  for (unsigned p = 0; p < record->port_count; ++p)
+    for (const auto& gid : record->ports[p].gids)
+      if (gid.used != 0 && std::ranges::count(interfaces, gid.ifindex) == 0)
+        interfaces.push_back(gid.ifindex);
+  return (*port)->attach(queue_pair, address_of(group), interfaces);
+}
+
+base::Result<void> detach_multicast(DataPath& data, base::Qpn queue_pair, const ibv_gid& group) {
+  auto port = data.port();
+  if (!port) return std::unexpected(port.error());
+  return (*port)->detach(queue_pair, address_of(group));
 }
 
 base::Result<verbs::AddressVector> resolve_address(const OpenDevice& device, const ibv_ah_attr& attributes) {

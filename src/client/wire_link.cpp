@@ -86,6 +86,7 @@ class LinkStack final : public net::Link {
   [[nodiscard]] uint16_t source_port(const net::Route& route) override { return top_->source_port(route); }
   size_t receive(net::Sink& sink, size_t budget) override { return top_->receive(sink, budget); }
   [[nodiscard]] int fd() const override { return top_->fd(); }
+  void visit_counters(const net::CounterVisitor& visit) const override { bottom_->visit_counters(visit); }
   [[nodiscard]] std::optional<base::Instant> next_deadline() const override {
     return faults_ ? faults_->next_deadline() : std::nullopt;
   }
@@ -125,8 +126,25 @@ base::Result<WishedFaults> parse_faults(std::string_view text) {
   return wished;
 }
 
+base::Result<int> parse_receive_buffer(std::string_view text) {
+  int bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  // More than the sockets of all but odd machines may have; and the kernel doubles it.
+  if (error != std::errc{} || end != text.data() + text.size() || bytes <= 0 || bytes > 1 << 30)
+    return base::fail(EINVAL, fmt::format("VERBENA_RECEIVE_BUFFER=\"{}\" isn't understood; it is a number of "
+                                          "bytes, at most 1 GiB, as 212992",
+                                          text));
+  return bytes;
+}
+
 base::Result<std::unique_ptr<net::Link>> make_wire_link(base::UniqueFd slot_socket) {
-  auto bottom = net::UdpLink::create(std::move(slot_socket));
+  net::UdpBuffers buffers;
+  if (const char* wished = ::secure_getenv("VERBENA_RECEIVE_BUFFER"); wished != nullptr) {
+    const auto bytes = parse_receive_buffer(wished);
+    if (!bytes) return std::unexpected(bytes.error());
+    buffers.receive_bytes = *bytes;
+  }
+  auto bottom = net::UdpLink::create(std::move(slot_socket), buffers);
   if (!bottom) return std::unexpected(bottom.error());
   const char* faults = ::secure_getenv("VERBENA_FAULTS");
   const char* capture = ::secure_getenv("VERBENA_CAPTURE");

@@ -20,8 +20,12 @@ struct WishedFaults {
 // EINVAL with a sentence that shows the word that isn't understood.
 [[nodiscard]] base::Result<WishedFaults> parse_faults(std::string_view text);
 
-// Over the slot's socket, with what VERBENA_FAULTS, VERBENA_CAPTURE and VERBENA_TRACE ask for. Faults act on
-// what comes in, so that each direction between two processes that have them is hit once.
+// What SO_RCVBUF is asked for, in bytes. EINVAL with a sentence.
+[[nodiscard]] base::Result<int> parse_receive_buffer(std::string_view text);
+
+// Over the slot's socket, with what VERBENA_FAULTS, VERBENA_CAPTURE, VERBENA_TRACE and VERBENA_RECEIVE_BUFFER
+// ask for. Faults act on what comes in, so that each direction between two processes that have them is hit
+// once.
 [[nodiscard]] base::Result<std::unique_ptr<net::Link>> make_wire_link(base::UniqueFd slot_socket);
 
 }  // namespace verbena::client

@@ -16,6 +16,13 @@ namespace {
 // Going back on a NAK or an answer that shows a loss, without progress in between. Then it is the timer's
 // turn, which is slow: somebody who says NAK for ever mustn't keep us busy.
 constexpr unsigned kQuickTries = 8;
+
+// IBA table 45: whatever else an acknowledgement may say is reserved.
+bool known_syndrome(uint8_t code) {
+  const uint8_t kind = code & syndrome::kKindMask;
+  return kind == syndrome::kAck || kind == syndrome::kRnr ||
+         (kind == syndrome::kSequence && code <= syndrome::kOperational);
+}
 }  // namespace
 
 DropReason RcRequester::on_packet(Instant now, const roce::Packet& packet) {
@@ -125,6 +132,7 @@ DropReason RcRequester::take_credits(const roce::Aeth& aeth) {
 }
 
 DropReason RcRequester::on_acknowledge(Instant now, const roce::Packet& packet) {
+  if (!known_syndrome(packet.aeth.syndrome)) return DropReason::kBadAnswer;
   const uint8_t kind = packet.aeth.syndrome & syndrome::kKindMask;
   if (kind != syndrome::kAck) return on_nak(now, packet);
   if (!acknowledge_before(now, packet.bth.psn + 1)) implied_loss(now, packet.bth.psn);
@@ -175,24 +183,49 @@ DropReason RcRequester::on_nak(Instant now, const roce::Packet& packet) {
   }
 }
 
+// Which request an answer with this number is for: the one it lies in, or a fetch before that whose answer is
+// missing. None of those before it needs an answer of its own, so they end when this one is taken.
+const RcRequester::Flight& RcRequester::answered_by(Psn psn) const {
+  uint32_t number = head_;
+  while (!at(number).request.fetches() && !psn.before(at(number).first + at(number).packets)) ++number;
+  return at(number);
+}
+
+// IBA 9.9.2: an answer that isn't what was asked for ends the request. The first packet of a READ is a first
+// one, the last a last one; between them parts end where one was asked for.
+bool RcRequester::fits_read(const Flight& flight, const roce::Packet& packet) const {
+  const auto& info = packet.info();
+  const uint32_t index = flight.done;
+  const uint64_t offset = uint64_t{index} * config_.mtu;
+  if (packet.payload.size() != std::min<uint64_t>(flight.request.length - offset, config_.mtu)) return false;
+  if (info.aeth && (packet.aeth.syndrome & syndrome::kKindMask) != syndrome::kAck) return false;
+  if (index == 0 && !info.first) return false;
+  if (index + 1 == flight.packets) return info.last;
+  const Psn end = packet.bth.psn + 1;
+  const auto asked = [end](const auto& ends) { return std::ranges::find(ends, end) != ends.end(); };
+  return !info.last || asked(fetch_ends_) || asked(replay_ends_);
+}
+
 DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet) {
   const Psn psn = packet.bth.psn;
+  const Flight& wanted = answered_by(psn);
+  if (wanted.request.kind != Request::Kind::kRead && psn.since(wanted.first) < wanted.packets)
+    return DropReason::kBadAnswer;
   if (!acknowledge_before(now, psn)) {
     implied_loss(now, psn);
     return DropReason::kOutOfOrder;
   }
   if (failed_ || head_ == tail_) return DropReason::kStaleAnswer;
   Flight& flight = at(head_);
-  if (flight.request.kind != Request::Kind::kRead) return DropReason::kBadAnswer;
   const uint32_t index = flight.done;  // acknowledge_before: psn is first + done
   const uint64_t offset = uint64_t{index} * config_.mtu;
-  const uint64_t expected = std::min<uint64_t>(flight.request.length - offset, config_.mtu);
   const bool last = index + 1 == flight.packets;
-  if (packet.payload.size() != expected) {
+  if (!fits_read(flight, packet)) {
     fail_head(RequestStatus::kBadResponse);
     return DropReason::kBadAnswer;
   }
-  if (expected > 0 && !host_.scatter(head_, offset, packet.payload, last ? Tail::kLast : Tail::kAnyOrder)) {
+  if (!packet.payload.empty() &&
+      !host_.scatter(head_, offset, packet.payload, last ? Tail::kLast : Tail::kAnyOrder)) {
     fail_head(RequestStatus::kLocalProtection);
     return DropReason::kNone;
   }
@@ -205,13 +238,19 @@ DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet
 }
 
 DropReason RcRequester::on_atomic_acknowledge(Instant now, const roce::Packet& packet) {
+  const Flight& wanted = answered_by(packet.bth.psn);
+  const bool atomic = wanted.request.fetches() && wanted.request.kind != Request::Kind::kRead;
+  if (!atomic && packet.bth.psn.since(wanted.first) < wanted.packets) return DropReason::kBadAnswer;
   if (!acknowledge_before(now, packet.bth.psn)) {
     implied_loss(now, packet.bth.psn);
     return DropReason::kOutOfOrder;
   }
   if (failed_ || head_ == tail_) return DropReason::kStaleAnswer;
   Flight& flight = at(head_);
-  if (!flight.request.fetches() || flight.request.kind == Request::Kind::kRead) return DropReason::kBadAnswer;
+  if ((packet.aeth.syndrome & syndrome::kKindMask) != syndrome::kAck) {
+    fail_head(RequestStatus::kBadResponse);
+    return DropReason::kBadAnswer;
+  }
   const uint64_t before = packet.atomic_before;
   if (!host_.scatter(head_, 0, std::as_bytes(std::span(&before, 1)), Tail::kLast)) {
     fail_head(RequestStatus::kLocalProtection);

@@ -90,6 +90,8 @@ class RcRequester {
   DropReason on_nak(base::Instant now, const roce::Packet& packet);
   DropReason on_read_response(base::Instant now, const roce::Packet& packet);
   DropReason on_atomic_acknowledge(base::Instant now, const roce::Packet& packet);
+  [[nodiscard]] const Flight& answered_by(base::Psn psn) const;
+  [[nodiscard]] bool fits_read(const Flight& flight, const roce::Packet& packet) const;
   DropReason take_credits(const roce::Aeth& aeth);
   void progressed(base::Instant now);
   void end_head(RequestStatus status);

@@ -48,20 +48,26 @@ class Window {
     threshold_ = size_ = std::max(size_, packet_);
     earned_ = 0;
   }
-  // One packet finds out whether anybody is there. Several timeouts in a row begin anew from there.
+  // One packet finds out whether anybody is there. After several timeouts in a row, and a loss indeed, it
+  // begins anew from there.
   void on_timeout() {
-    before_ = size_ > packet_ ? size_ : 0;
-    threshold_before_ = threshold_;
+    several_ = before_ != 0;
+    if (!several_) {
+      before_ = size_;
+      threshold_before_ = threshold_;
+    }
     threshold_ = std::max(size_ / 2, packet_);
     size_ = packet_;
     earned_ = 0;
   }
-  // The packet was answered. `lost`: it had been lost indeed; otherwise only the answer was late or lost.
+  // The packet was answered. `lost`: it had been lost indeed; otherwise only the answer was late or lost: a
+  // peer that had no core for a while, which says nothing about the path.
   void after_timeout(bool was_lost, base::Duration shortest, base::Duration usual) {
-    if (before_ == 0) return;
-    size_ = before_;
-    threshold_ = threshold_before_;
-    if (was_lost) on_loss(shortest, usual);
+    if (before_ != 0 && !(was_lost && several_)) {
+      size_ = before_;
+      threshold_ = threshold_before_;
+      if (was_lost) on_loss(shortest, usual);
+    }
     before_ = 0;
   }
 
@@ -70,8 +76,9 @@ class Window {
   uint32_t most_ = 1;
   uint32_t size_ = 1;
   uint32_t threshold_ = 1;
-  uint32_t before_ = 0;  // size before the timeout, if it was the first in a row
+  uint32_t before_ = 0;  // size before the first timeout in a row; 0: there was none
   uint32_t threshold_before_ = 0;
+  bool several_ = false;
   uint64_t earned_ = 0;
 };
 

@@ -13,7 +13,7 @@
 
 namespace verbena::ipc {
 
-inline constexpr size_t kMaxPayload = 1024;
+inline constexpr size_t kMaxPayload = 4608;
 inline constexpr size_t kMaxDescriptors = 8;
 
 struct Message {

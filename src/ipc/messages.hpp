@@ -28,6 +28,9 @@ enum class Kind : uint16_t {
   kSocket,
   kIntroduce,
   kIntroduced,
+  kLook,
+  kLooked,
+  kStray,
   // cm_messages.hpp
   kCmOpen,
   kCmChannel,
@@ -157,6 +160,34 @@ struct Introduced {
   uint32_t has_memory = 0;
   uint32_t padding = 0;
   uint64_t start_ticks = 0;  // of that pid, to tell the peer from a later process that gets its number
+};
+
+// tool: the tables of the process in `slot`, to read its counters. Answered by Looked, or Refused: ESRCH,
+// EPERM where it is another user's.
+struct Look {
+  static constexpr Kind kKind = Kind::kLook;
+  uint32_t slot = 0;
+};
+// agent. Descriptor: the tables, which can't be mapped for writing.
+struct Looked {
+  static constexpr Kind kKind = Kind::kLooked;
+};
+
+// client: a packet that the kernel gave it though it is for the process in `slot`, as happens where a sender
+// merges packets for several. agent: the same, to that process. Not answered; lost where somebody doesn't
+// read.
+struct Stray {
+  static constexpr Kind kKind = Kind::kStray;
+  uint32_t slot = 0;
+  uint32_t interface = 0;
+  uint8_t from[16]{};
+  uint8_t to[16]{};
+  uint16_t source_port = 0;
+  uint16_t segment = 0;
+  uint8_t traffic_class = 0;
+  uint8_t hop_limit = 0;
+  uint16_t length = 0;
+  uint8_t bytes[4352]{};  // BTH to ICRC of a packet with a 4,096-byte payload, and to spare
 };
 
 struct Done {

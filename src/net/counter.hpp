@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <string_view>
 
 namespace verbena::net {
 
@@ -19,5 +21,7 @@ class Counter {
  private:
   std::atomic<uint64_t> value_ = 0;
 };
+
+using CounterVisitor = std::function<void(std::string_view name, uint64_t value)>;
 
 }  // namespace verbena::net

@@ -10,6 +10,7 @@
 #include "base/numbers.hpp"
 #include "base/time.hpp"
 #include "net/address.hpp"
+#include "net/counter.hpp"
 #include "roce/icrc.hpp"
 
 namespace verbena::net {
@@ -90,6 +91,9 @@ class Link {
 
   // Readable when there is something to receive; -1: there is nothing to wait on, or it is gone.
   [[nodiscard]] virtual int fd() const = 0;
+
+  // What it has counted, always the same names in the same order.
+  virtual void visit_counters(const CounterVisitor&) const {}
 };
 
 }  // namespace verbena::net

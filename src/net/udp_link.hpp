@@ -31,6 +31,8 @@ class UdpLink final : public Link {
   size_t receive(Sink& sink, size_t budget) override { return receiver_.receive(sink, budget); }
   [[nodiscard]] int fd() const override { return receiver_.fd(); }
 
+  void visit_counters(const CounterVisitor& visit) const override;
+
   [[nodiscard]] const UdpSendCounters& sent() const { return sender_.counters(); }
   [[nodiscard]] const UdpReceiveCounters& received() const { return receiver_.counters(); }
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.hpp"
 #include "roce/codec.hpp"
+#include "sim/datagram_sink.hpp"
 
 namespace verbena::sim {
 
@@ -17,39 +17,6 @@ namespace {
 
 constexpr unsigned kPacketsATurn = 16;
 constexpr base::Duration kLookAgain = std::chrono::microseconds(20);
-
-// The bytes of one packet after the other, with the headers that it lacks.
-class Sink final : public engine::PacketSink {
- public:
-  Sink(Network& network, HostId from, HostId to) : network_(network), from_(from), to_(to) {}
-
-  [[nodiscard]] bool ready() override { return network_.has_room(from_); }
-  [[nodiscard]] std::span<std::byte> room(uint8_t opcode, size_t payload_bytes) override {
-    headers_ = roce::opcode_info(opcode).header_bytes;
-    pad_ = -payload_bytes & 3;
-    bytes_ = network_.buffer(headers_ + payload_bytes + pad_ + roce::kIcrcBytes);
-    return std::span(bytes_).subspan(headers_, payload_bytes);
-  }
-  void commit(const roce::Packet& packet) override {
-    roce::Packet whole = packet;
-    whole.bth.pad = static_cast<uint8_t>(pad_);
-    CHECK(whole.info().header_bytes == headers_);
-    CHECK(headers_ + packet.payload.size() + pad_ + roce::kIcrcBytes == bytes_.size());
-    roce::emit_headers(whole, bytes_);
-    std::fill(bytes_.end() - static_cast<ptrdiff_t>(pad_ + roce::kIcrcBytes), bytes_.end(), std::byte{0});
-    roce::append_icrc(network_.flow(from_, to_), 0, bytes_);
-    network_.send({from_, to_, std::move(bytes_)});
-    bytes_.clear();
-  }
-
- private:
-  Network& network_;
-  HostId from_;
-  HostId to_;
-  size_t headers_ = 0;
-  size_t pad_ = 0;
-  std::vector<std::byte> bytes_;
-};
 
 }  // namespace
 
@@ -157,7 +124,7 @@ void Host::transmit() {
     for (size_t i = 0; i < endpoints_.size(); ++i) {
       const size_t which = (turn_ + i) % endpoints_.size();
       Endpoint& endpoint = *endpoints_[which];
-      Sink sink(network_, id_, peers_[which]);
+      DatagramSink sink(network_, id_, peers_[which]);
       for (unsigned count = 0; count < kPacketsATurn && endpoint.responder().poll_transmit(now, sink);
            ++count)
         sent = true;

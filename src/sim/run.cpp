@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sim/unreliable.hpp"
+
 namespace verbena::sim {
 
 using base::Instant;
@@ -90,6 +92,16 @@ Outcome run_scenario(const Scenario& scenario, const RunLimits& limits) {
   return outcome;
 }
 
-Outcome run_seed(uint64_t seed, const RunLimits& limits) { return run_scenario(draw_scenario(seed), limits); }
+Outcome run_seed(uint64_t seed, const RunLimits& limits) {
+  Outcome outcome = run_scenario(draw_scenario(seed), limits);
+  if (!outcome.wrong.empty()) return outcome;
+  const UnreliableOutcome unreliable = run_unreliable_seed(seed, limits);
+  if (!unreliable.wrong.empty()) outcome.wrong = "UC and UD: " + unreliable.wrong;
+  outcome.digest = outcome.digest * 31 + unreliable.digest;
+  outcome.events += unreliable.events;
+  outcome.datagrams += unreliable.datagrams;
+  outcome.trace.insert(outcome.trace.end(), unreliable.trace.begin(), unreliable.trace.end());
+  return outcome;
+}
 
 }  // namespace verbena::sim

@@ -51,6 +51,8 @@ class World {
 };
 
 [[nodiscard]] Outcome run_scenario(const Scenario& scenario, const RunLimits& limits = {});
+// The scenario that the seed gives, and then the run of the unreliable services that it gives
+// (unreliable.hpp).
 [[nodiscard]] Outcome run_seed(uint64_t seed, const RunLimits& limits = {});
 
 }  // namespace verbena::sim

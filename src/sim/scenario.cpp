@@ -18,24 +18,6 @@ Duration up_to(Random& random, Duration most) {
   return Duration(static_cast<int64_t>(random.below(static_cast<uint64_t>(most.count()) + 1)));
 }
 
-NetworkConfig draw_network(Random& random) {
-  NetworkConfig network;
-  network.bits_per_second = random.spread(100'000'000, 100'000'000'000);
-  network.send_queue_bytes = random.spread(32 << 10, 4 << 20);
-  network.receive_queue_bytes = random.spread(32 << 10, 4 << 20);
-  auto& bad = network.impairment;
-  bad.delay = Duration(static_cast<int64_t>(random.spread(1'000, 50'000'000)));
-  if (random.percent(40)) bad.jitter = up_to(random, bad.delay);
-  if (random.percent(70)) bad.lost = static_cast<uint32_t>(random.spread(100, 100'000));
-  if (random.percent(30)) bad.doubled = static_cast<uint32_t>(random.spread(100, 50'000));
-  if (random.percent(30)) bad.damaged = static_cast<uint32_t>(random.spread(100, 20'000));
-  if (random.percent(30)) {
-    bad.overtaken = static_cast<uint32_t>(random.spread(100, 50'000));
-    bad.held_back = Duration(static_cast<int64_t>(random.spread(1'000, 20'000'000)));
-  }
-  return network;
-}
-
 // The longest that a round trip takes when nothing is lost.
 Duration round_trip(const Scenario& scenario) {
   const auto& network = scenario.network;
@@ -113,6 +95,24 @@ std::vector<Mishap> draw_mishaps(Random& random, const Scenario& scenario) {
 }
 
 }  // namespace
+
+NetworkConfig draw_network(Random& random) {
+  NetworkConfig network;
+  network.bits_per_second = random.spread(100'000'000, 100'000'000'000);
+  network.send_queue_bytes = random.spread(32 << 10, 4 << 20);
+  network.receive_queue_bytes = random.spread(32 << 10, 4 << 20);
+  auto& bad = network.impairment;
+  bad.delay = Duration(static_cast<int64_t>(random.spread(1'000, 50'000'000)));
+  if (random.percent(40)) bad.jitter = up_to(random, bad.delay);
+  if (random.percent(70)) bad.lost = static_cast<uint32_t>(random.spread(100, 100'000));
+  if (random.percent(30)) bad.doubled = static_cast<uint32_t>(random.spread(100, 50'000));
+  if (random.percent(30)) bad.damaged = static_cast<uint32_t>(random.spread(100, 20'000));
+  if (random.percent(30)) {
+    bad.overtaken = static_cast<uint32_t>(random.spread(100, 50'000));
+    bad.held_back = Duration(static_cast<int64_t>(random.spread(1'000, 20'000'000)));
+  }
+  return network;
+}
 
 Scenario draw_scenario(uint64_t seed) {
   Random random(seed);

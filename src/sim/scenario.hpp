@@ -36,6 +36,7 @@ struct Scenario {
   std::vector<Mishap> mishaps;
 };
 
+[[nodiscard]] NetworkConfig draw_network(Random& random);
 [[nodiscard]] Scenario draw_scenario(uint64_t seed);
 // In one line, for people.
 [[nodiscard]] std::string to_line(const Scenario& scenario);

@@ -20,6 +20,8 @@ int run_program(const RunOptions& options);
 
 int list_devices(const DeviceOptions& options, bool as_json);
 
+int show_counters(bool as_json);
+
 int show_agent(bool as_json);
 int stop_agent(bool force);
 int run_system_agent();

@@ -93,6 +93,14 @@ void add_devices(CLI::App& app, CommandLine& line) {
   command->callback([&line] { line.status = list_devices(line.devices, line.json); });
 }
 
+void add_counters(CLI::App& app, CommandLine& line) {
+  auto* command = app.add_subcommand("counters",
+                                     "What each process on the devices has sent, received, sent again and "
+                                     "dropped over the network, and why");
+  command->add_flag("--json", line.json, "For programs; with those that are zero");
+  command->callback([&line] { line.status = show_counters(line.json); });
+}
+
 void add_agent(CLI::App& app, CommandLine& line) {
   auto* command =
       app.add_subcommand("agent",
@@ -154,6 +162,7 @@ int read_command_line(std::span<char*> arguments) {
   CommandLine line;
   add_run(app, line);
   add_devices(app, line);
+  add_counters(app, line);
   add_agent(app, line);
   add_sim(app, line);
 

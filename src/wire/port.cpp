@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kReceiveBudget = 256;  // packets, then others have their turn
 constexpr size_t kSmallestPacket = 12 + roce::kIcrcBytes;
 constexpr uint16_t kPkeyBits = 0x7fff;  // without the membership bit
+constexpr base::Qpn kMulticastQpn{0xffffff};
 
 base::Qpn destination_of(std::span<const std::byte> bytes) {
   const auto at = [&](size_t i) { return std::to_integer<uint32_t>(bytes[i]); };
@@ -24,10 +25,10 @@ base::Qpn destination_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Port::Port(std::unique_ptr<net::Link> link, base::Slot slot, std::function<void()> wake)
+Port::Port(std::unique_ptr<net::Link> link, base::Slot slot, Environment environment)
     : link_(std::move(link)),
       slot_(slot),
-      wake_(std::move(wake)),
+      environment_(std::move(environment)),
       connections_(1u << 16),
       transmitter_(*link_) {}
 
@@ -41,7 +42,7 @@ void Port::add(Connection& connection) {
     if (const net::Route* route = connection.route(); route != nullptr && !route->recognised && knows(*route))
       connection.recognise();
   }
-  wake_();  // the helper thread watches the socket from now on
+  environment_.wake();  // the helper thread watches the socket from now on
 }
 
 void Port::remove(Connection& connection) {
@@ -49,6 +50,7 @@ void Port::remove(Connection& connection) {
   auto& place = connections_[connection.own().value & 0xffff];
   if (place == &connection) place = nullptr;
   std::erase(dirty_, &connection);
+  std::erase(put_off_, &connection);
   count_.fetch_sub(1);
 }
 
@@ -59,6 +61,8 @@ bool Port::drive(base::Instant now) {
     const std::unique_lock lock(receiving_, std::try_to_lock);
     if (!lock) return false;
     now_ = now;
+    driver_.store(self(), std::memory_order_relaxed);
+    acknowledge(now, helper_.load(std::memory_order_relaxed) == self());
     worked = link_->receive(*this, kReceiveBudget) > 0;
     for (Connection* connection : dirty_) {
       connection->dirty_ = false;
@@ -68,8 +72,12 @@ bool Port::drive(base::Instant now) {
     run_scheduled(now);
     if (now >= acquaintances_.next_due()) greet(now);
     link_due_.store(link_->next_deadline().value_or(base::Instant{INT64_MAX}).ns, std::memory_order_relaxed);
-    const std::lock_guard sending(sending_);
-    transmitter_.flush();
+    {
+      const std::lock_guard sending(sending_);
+      transmitter_.flush();
+    }
+    if (environment_.shown != nullptr) publish_counters(now);
+    driver_.store(nullptr, std::memory_order_relaxed);
   }
   std::vector<verbs::SendQueue::Failure> failures;
   {
@@ -78,6 +86,38 @@ bool Port::drive(base::Instant now) {
   }
   for (auto& failure : failures) failure.queue_pair->fail_as_requester(failure.life);
   return worked || !failures.empty();
+}
+
+void Port::take_stray(base::Instant now, const net::Received& received) {
+  {
+    const std::lock_guard lock(receiving_);
+    now_ = now;
+    // One that isn't ours after all isn't passed on again.
+    if (received.bytes.size() >= kSmallestPacket && destination_of(received.bytes).slot() == slot_)
+      on_packet(received);
+  }
+  environment_.wake();  // drive() does the rest
+}
+
+bool Port::put_off(Connection& connection) {
+  // Whom the helper serves isn't going to poll.
+  if (helper_.load(std::memory_order_relaxed) == self()) return false;
+  if (may_put_off_ < 0) {
+    ++may_put_off_;
+    return false;
+  }
+  if (!std::exchange(connection.put_off_, true)) put_off_.push_back(&connection);
+  return true;
+}
+
+void Port::acknowledge(base::Instant now, bool by_helper) {
+  constexpr int kAtOnce = -64;
+  for (Connection* connection : put_off_) {
+    if (!std::exchange(connection->put_off_, false)) continue;
+    if (by_helper) may_put_off_ = kAtOnce;
+    connection->acknowledge(now);
+  }
+  put_off_.clear();
 }
 
 void Port::conclude_later(verbs::SendQueue::Failure failure) {
@@ -94,18 +134,26 @@ void Port::on_packet(const net::Received& received) {
 Drop Port::take(const net::Received& received) {
   if (received.bytes.size() < kSmallestPacket) return Drop::kRunt;
   const base::Qpn destination = destination_of(received.bytes);
-  if (destination.slot() != slot_) return Drop::kStray;
+  if (destination == kMulticastQpn) return take_multicast(received);
+  if (destination.slot() != slot_) {
+    if (environment_.pass_on) environment_.pass_on(received);
+    return Drop::kStray;
+  }
   if (destination == own_number()) return take_greeting(received);
   Connection* connection = connections_[destination.value & 0xffff];
   if (connection == nullptr) return Drop::kNoConnection;
   return take_for(*connection, received);
 }
 
+// Of a datagram.
+bool Port::knows_sender(const net::Received& received) {
+  return !received.to.multicast() &&
+         knows({.from = received.to, .to = received.from, .interface = received.interface});
+}
+
 Drop Port::take_for(Connection& connection, const net::Received& received) {
   const net::Route* route = connection.route();
-  const bool verbena =
-      route != nullptr ? connection.recognised()
-                       : knows({.from = received.to, .to = received.from, .interface = received.interface});
+  const bool verbena = route != nullptr ? connection.recognised() : knows_sender(received);
   const auto rule = verbena ? roce::IdRule::kSegment : roce::IdRule::kAny;
   roce::Flow flow = received.flow();
   if (!roce::icrc_fits(flow, rule, received.segment, received.bytes)) {
@@ -194,14 +242,15 @@ void Port::schedule(Connection& connection, base::Instant due, base::Instant now
       timers_.push({due, index});
     }
   }
-  if (due.ns < promised_.load(std::memory_order_relaxed)) wake_();
+  if (due.ns < promised_.load(std::memory_order_relaxed)) environment_.wake();
 }
 
 base::Instant Port::next_due() {
   const std::lock_guard lock(schedule_lock_);
   if (!ready_.empty()) return {};
   const base::Instant others{
-      std::min(acquaintances_.next_due().ns, link_due_.load(std::memory_order_relaxed))};
+      std::min({acquaintances_.next_due().ns, link_due_.load(std::memory_order_relaxed),
+                show_at_.load(std::memory_order_relaxed)})};
   return timers_.empty() ? others : std::min(timers_.top().due, others);
 }
 

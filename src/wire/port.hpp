@@ -7,12 +7,16 @@
 #include <memory>
 #include <mutex>
 #include <queue>
+#include <utility>
 #include <vector>
 
+#include "arena/counter_table.hpp"
 #include "base/lock.hpp"
 #include "base/numbers.hpp"
+#include "base/result.hpp"
 #include "base/time.hpp"
 #include "engine/packet_sink.hpp"
+#include "engine/rc_requester.hpp"
 #include "net/counter.hpp"
 #include "net/link.hpp"
 #include "net/transmitter.hpp"
@@ -40,10 +44,13 @@ class Connection {
   [[nodiscard]] virtual bool recognised() const = 0;
   // After a batch of packets, when a timer is due, or when it had more to send: sends what may be sent.
   virtual void go_on(base::Instant now) = 0;
+  // Sends acknowledgements that were put off.
+  virtual void acknowledge(base::Instant) {}
 
  private:
   friend class Port;
-  bool dirty_ = false;  // got packets in this batch
+  bool dirty_ = false;    // got packets in this batch
+  bool put_off_ = false;  // has acknowledgements to send
   // Under the port's schedule lock.
   bool queued_ = false;
   base::Instant timer_{INT64_MAX};
@@ -52,19 +59,35 @@ class Connection {
 class Port final : public verbs::Wire, private net::Sink {
  public:
   // `wake` has the helper thread look around.
-  Port(std::unique_ptr<net::Link> link, base::Slot slot, std::function<void()> wake);
+  // Counters are published in `shown`. A packet for another process of this host goes to `pass_on`.
+  struct Environment {
+    std::function<void()> wake;
+    arena::CounterTable* shown = nullptr;
+    std::function<void(const net::Received&)> pass_on;
+  };
+  Port(std::unique_ptr<net::Link> link, base::Slot slot, Environment environment);
   ~Port() override;
 
   void add(Connection& connection);
   // Returns when nobody is inside it any more.
   void remove(Connection& connection);
 
+  // What comes to the group goes to that datagram queue pair, too. EINVAL: it is attached already.
+  [[nodiscard]] base::Result<void> attach(base::Qpn queue_pair, const net::Address& group,
+                                          std::span<const uint32_t> interfaces);
+  // EINVAL: it isn't attached.
+  [[nodiscard]] base::Result<void> detach(base::Qpn queue_pair, const net::Address& group);
+  void detach_all(base::Qpn queue_pair);
+
   [[nodiscard]] bool active() const override { return count_.load(std::memory_order_relaxed) != 0; }
   bool drive(base::Instant now) override;
   // When drive() is due though nothing comes in.
   [[nodiscard]] base::Instant next_due();
   // The helper thread sleeps until then: whoever schedules something earlier wakes it.
-  void promise(base::Instant until) { promised_.store(until.ns); }
+  void promise(base::Instant until) {
+    helper_.store(self(), std::memory_order_relaxed);
+    promised_.store(until.ns);
+  }
   [[nodiscard]] int fd() const { return link_->fd(); }
 
   // Whether the host at the other end of the route is known to be Verbena. Who isn't known is asked.
@@ -74,6 +97,18 @@ class Port final : public verbs::Wire, private net::Sink {
 
   // Has go_on() called at `due`, or at the next drive() if that has passed.
   void schedule(Connection& connection, base::Instant due, base::Instant now);
+  // A packet that another process got in our stead and passed on.
+  void take_stray(base::Instant now, const net::Received& received);
+  // Has acknowledge() called at the next drive(), so that a program that polls gets its completion first, and
+  // an answer that it posts takes the acknowledgement along. False: send it now.
+  [[nodiscard]] bool put_off(Connection& connection);
+  // For whoever posts on a connection: runs `send` if that one's acknowledgements were put off.
+  template <typename Send>
+  void take_along(Connection& connection, Send send) {
+    if (driver_.load(std::memory_order_relaxed) == self()) return;  // it holds the lock
+    const std::unique_lock lock(receiving_, std::try_to_lock);
+    if (lock && std::exchange(connection.put_off_, false)) send();
+  }
   // A queue pair failed while the receiving lock is held: concluded by drive().
   void conclude_later(verbs::SendQueue::Failure failure);
 
@@ -106,7 +141,15 @@ class Port final : public verbs::Wire, private net::Sink {
   struct Counters {
     net::Counter packets;
     DropCounters drops;
+    // What requesters did again, and why; any thread.
+    std::atomic<uint64_t> retransmitted = 0;
+    std::atomic<uint64_t> timeouts = 0;
+    std::atomic<uint64_t> sequence_naks = 0;
+    std::atomic<uint64_t> rnr_naks = 0;
+    std::atomic<uint64_t> implied_losses = 0;
   };
+  // What a requester has counted, since it was last told.
+  void account(const engine::RcRequester::Counters& now, engine::RcRequester::Counters& told);
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
  private:
@@ -115,8 +158,16 @@ class Port final : public verbs::Wire, private net::Sink {
     uint16_t index;
     bool operator>(const Timer& other) const { return due > other.due; }
   };
+  struct Membership {
+    base::Qpn queue_pair;
+    net::Address group;
+    std::vector<uint32_t> interfaces;
+  };
+  void leave_unless_shared(const Membership& membership);
   void on_packet(const net::Received& received) override;
+  [[nodiscard]] Drop take_multicast(const net::Received& received);
   [[nodiscard]] Drop take(const net::Received& received);
+  [[nodiscard]] bool knows_sender(const net::Received& received);
   [[nodiscard]] Drop take_for(Connection& connection, const net::Received& received);
   [[nodiscard]] Drop take_greeting(const net::Received& received);
   [[nodiscard]] Drop answer_greeting(const roce::Greeting& greeting, const net::Received& received);
@@ -125,24 +176,39 @@ class Port final : public verbs::Wire, private net::Sink {
   // With the sending lock held.
   void send_greeting(const roce::Greeting& greeting, base::Qpn to, const net::Route& route);
   void run_scheduled(base::Instant now);
+  void publish_counters(base::Instant now);
+  void acknowledge(base::Instant now, bool by_helper);
+  // Tells threads apart.
+  [[nodiscard]] static const void* self() {
+    static thread_local const char mark = 0;
+    return &mark;
+  }
 
   // No queue pair has index 0: it is the port's own.
   [[nodiscard]] base::Qpn own_number() const { return base::Qpn::make(slot_, 0); }
 
   std::unique_ptr<net::Link> link_;
   base::Slot slot_;
-  std::function<void()> wake_;
+  Environment environment_;
   std::atomic<size_t> count_ = 0;
   std::atomic<int64_t> promised_ = 0;
+  std::atomic<const void*> helper_ = nullptr;  // the helper thread
+  std::atomic<const void*> driver_ = nullptr;  // who is in drive()
 
   std::mutex receiving_;  // link_->receive, and all below
   std::vector<Connection*> connections_;
   std::vector<Connection*> dirty_;
+  std::vector<Connection*> put_off_;
+  // Below zero acknowledgements aren't put off: the program hadn't polled on, and the helper had to send one.
+  int may_put_off_ = 0;
   std::vector<uint16_t> due_;
   Acquaintances acquaintances_;
+  std::vector<Membership> memberships_;
   std::atomic<int64_t> link_due_ = INT64_MAX;
   base::Instant now_{};
   Counters counters_;
+  uint64_t work_shown_ = 0;  // packets in and out when counters were last published
+  std::atomic<int64_t> show_at_ = INT64_MAX;
 
   base::Lock failures_lock_;
   std::vector<verbs::SendQueue::Failure> failures_;

@@ -65,6 +65,7 @@ void RcConnection::push() {
   const base::Instant now = base::now();
   Port::Sending sending(*port_, way(), now);
   send_requests(now, sending);
+  port_->take_along(*this, [&] { (void)responder_.poll_transmit(now, sending); });
   sending.flush();
 }
 
@@ -73,6 +74,7 @@ void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   unsigned sent = 0;
   while (sent < kBurst && requester_->poll_transmit(now, sending)) ++sent;
   port_->schedule(*this, sent == kBurst ? now : requester_->next_deadline(), now);
+  port_->account(requester_->counters(), told_);
 }
 
 Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet, const net::Received&) {
@@ -91,7 +93,7 @@ Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet, cons
 }
 
 void RcConnection::go_on(base::Instant now) {
-  send_answers(now);
+  if (!responder_.only_acknowledges() || !port_->put_off(*this)) send_answers(now);
   if (const auto queue = requests_.queue())
     port_->conclude_later(queue->answered([&] {
       if (!requester_ || stopped_) return;

@@ -43,6 +43,7 @@ class RcConnection final : public verbs::SendPath, public Connection {
   [[nodiscard]] bool recognised() const override { return recognised_.load(std::memory_order_relaxed); }
   Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) override;
   void go_on(base::Instant now) override;
+  void acknowledge(base::Instant now) override { send_answers(now); }
 
  private:
   [[nodiscard]] net::Route way() const;
@@ -58,6 +59,7 @@ class RcConnection final : public verbs::SendPath, public Connection {
   // Under the send queue's lock.
   base::Psn first_psn_;
   std::optional<engine::RcRequester> requester_;
+  engine::RcRequester::Counters told_;  // what the port knows of its counters
   bool stopped_ = false;
 
   // Under the port's receiving lock.

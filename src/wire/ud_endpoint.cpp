@@ -106,6 +106,10 @@ engine::PacketSink& UdEndpoint::way(const engine::DatagramRequest& request) {
 
 Drop UdEndpoint::on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) {
   if (packet.bth.service != roce::Service::kUd) return Drop::kBadService;
+  // IBA 10.5.2.1: a sender that is a member of the group gets no copy.
+  if (received.to.multicast() && packet.deth.source == config_.own &&
+      std::ranges::find(config_.addresses, received.from) != config_.addresses.end())
+    return Drop::kNone;
   responder_.set_qkey(qkey_.load(std::memory_order_relaxed));
   received_ = &received;
   return drop_of(responder_.on_packet(now, packet));

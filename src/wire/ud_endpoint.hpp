@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "engine/ud.hpp"
 #include "verbs/responder.hpp"
@@ -17,6 +18,7 @@ struct UdConfig {
   uint32_t domain = 0;
   uint32_t mtu = 1024;
   uint32_t qkey = 0;
+  std::vector<net::Address> addresses;  // of the device's port, by which a datagram of its own is recognised
 };
 
 class UdEndpoint final : public verbs::SendPath,

@@ -65,7 +65,7 @@ TEST(Stubs, RefuseByTheConventionOfEachCall) {
   errno = 0;
   EXPECT_EQ(nullptr, ibv_create_srq(nullptr, nullptr));
   EXPECT_EQ(EOPNOTSUPP, errno);
-  EXPECT_EQ(EOPNOTSUPP, ibv_attach_mcast(nullptr, nullptr, 0));
+  EXPECT_EQ(EOPNOTSUPP, ibv_set_ece(nullptr, nullptr));
   EXPECT_EQ(0, ibv_query_qp_data_in_order(nullptr, IBV_WR_SEND, 0));
   errno = 0;
   EXPECT_EQ(-1, rdma_create_id(nullptr, nullptr, nullptr, RDMA_PS_TCP));

@@ -37,5 +37,15 @@ TEST(Faults, WhatIsNotUnderstoodIsShown) {
   }
 }
 
+TEST(ReceiveBuffer, IsANumberOfBytes) {
+  EXPECT_EQ(212'992, parse_receive_buffer("212992").value_or(0));
+  for (const char* bad : {"", "0", "-1", "x", "4M", "4096 ", "2000000000", "99999999999999999999"}) {
+    const auto bytes = parse_receive_buffer(bad);
+    ASSERT_FALSE(bytes) << bad;
+    EXPECT_EQ(EINVAL, bytes.error().code);
+    EXPECT_NE(std::string::npos, bytes.error().sentence.find("isn't understood")) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace verbena::client

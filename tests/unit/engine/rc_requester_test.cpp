@@ -89,8 +89,12 @@ TEST_F(RcRequesterTest, ALongReadIsAskedForInPartsThatFitTheWindow) {
   open(config);
   read(10 * kMtu);
   EXPECT_EQ(sent(), Lines{"ReadRequest 0 ack @1000+1024"});
+  const auto answer = [](uint32_t psn) {
+    using enum roce::Operation;
+    return psn == 0 ? kReadResponseFirst : psn == 3 ? kReadResponseLast : kReadResponseMiddle;
+  };
   for (uint32_t psn = 0; psn < 4; ++psn)
-    EXPECT_EQ(receive(response_packet(roce::Operation::kReadResponseMiddle, psn, kMtu)), DropReason::kNone);
+    EXPECT_EQ(receive(response_packet(answer(psn), psn, kMtu)), DropReason::kNone);
   EXPECT_EQ(sent(), Lines{"ReadRequest 4 ack @1400+1024"});
   EXPECT_EQ(scattered(), (Lines{"0: 0+256", "0: 256+256", "0: 512+256", "0: 768+256"}));
   EXPECT_EQ(ended(), Lines{});

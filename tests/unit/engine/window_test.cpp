@@ -72,6 +72,18 @@ TEST(Window, ATimeoutIsUndoneWhenNothingWasLost) {
   EXPECT_EQ(window.size(), 8 * kPacket);
 }
 
+TEST(Window, SeveralTimeoutsAreUndoneWhenNothingWasLost) {
+  Window window(kPacket, 1'000'000);
+  window.on_timeout();
+  window.on_timeout();
+  window.on_timeout();
+  EXPECT_EQ(window.size(), kPacket);
+  window.after_timeout(false, microseconds(1), microseconds(1));
+  EXPECT_EQ(window.size(), 16 * kPacket);
+  window.on_progress(16 * kPacket, kUsed);  // still doubling
+  EXPECT_EQ(window.size(), 32 * kPacket);
+}
+
 TEST(Window, SeveralTimeoutsInARowBeginAnew) {
   Window window(kPacket, 1'000'000);
   window.on_timeout();

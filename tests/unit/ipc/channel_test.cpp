@@ -1,6 +1,7 @@
 #include "ipc/channel.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <thread>
@@ -124,7 +125,8 @@ TEST(Channel, TellsBothVersionsInItsSentence) {
   const SocketPair pair;
   send_raw(pair.near.get(), bytes_of({.version = 77, .kind = Kind::kDone}));
   const std::string sentence = receive(pair.far.get()).error().sentence;
-  EXPECT_NE(std::string::npos, sentence.find("protocols 2 and 77")) << sentence;
+  EXPECT_NE(std::string::npos, sentence.find(fmt::format("protocols {} and 77", kProtocolVersion)))
+      << sentence;
 }
 
 TEST(Channel, DescriptorsOfAMessageThatNobodyTakesAreClosed) {

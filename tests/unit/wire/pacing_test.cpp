@@ -56,7 +56,7 @@ TEST(Pacing, WithoutAnswersItWaitsAMomentOnly) {
   const base::Instant again = pacing.opens_at(way(1));
   EXPECT_GT(again, kStart);
   EXPECT_LE(again - kStart, base::milliseconds(10));
-  EXPECT_FALSE(pacing.open(way(1), again - base::Duration(1)));
+  EXPECT_FALSE(pacing.open(way(1), base::Instant{again.ns - 1}));
   EXPECT_TRUE(pacing.open(way(1), again));
 }
 

@@ -1,0 +1,98 @@
+// The way in: the port as it is, between a link that hands over what a test says and a queue pair's engines
+// with a process of the test's own behind them.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/rc_requester.hpp"
+#include "engine/rc_responder.hpp"
+#include "engine/uc_responder.hpp"
+#include "engine/ud.hpp"
+#include "support/engine_model.hpp"
+#include "wire/port.hpp"
+
+namespace verbena::test {
+
+inline constexpr uint32_t kMtu = 256;
+inline constexpr uint32_t kKey = 0x1234;
+inline constexpr uint64_t kAddress = 0x10000;
+inline constexpr size_t kRegionBytes = 1024;
+inline constexpr uint32_t kQkey = 0x11111111;
+inline constexpr base::Slot kSlot{7};
+inline constexpr base::Qpn kOwn = base::Qpn::make(kSlot, 0x0203);
+inline constexpr base::Qpn kPeer{0x050607};
+inline constexpr base::Psn kExpected{0xfffffe};  // of requests to us
+inline constexpr base::Psn kSent{0x7ffffe};      // of ours
+
+enum class Way : uint8_t { kRecognised, kIpv6, kForeign };
+
+[[nodiscard]] net::Route route_of(Way way);
+// BTH to ICRC, as the peer sends it.
+[[nodiscard]] std::vector<std::byte> bytes_of(const roce::Packet& packet, Way way);
+// Makes the ICRC right again after a change.
+void seal(std::vector<std::byte>& bytes, Way way);
+
+class RigLink final : public net::Link {
+ public:
+  bool send(const net::Run&) override { return true; }
+  uint16_t source_port(const net::Route&) override { return 0xc000; }
+  size_t receive(net::Sink& sink, size_t budget) override;
+  int fd() const override { return -1; }
+
+  std::deque<net::Received> waiting;  // the bytes are the test's
+};
+
+class RigConnection final : public wire::Connection {
+ public:
+  RigConnection(roce::Service service, Way way);
+
+  [[nodiscard]] base::Qpn own() const override { return kOwn; }
+  [[nodiscard]] const net::Route* route() const override { return &route_; }
+  void recognise() override {}
+  [[nodiscard]] bool recognised() const override { return route_.recognised; }
+  void go_on(base::Instant now) override;
+  wire::Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) override;
+
+  // Everything that a packet may change.
+  [[nodiscard]] std::string state() const;
+
+  ModelActions actions{kKey, kAddress, kRegionBytes};
+  ModelHost host;
+  std::optional<engine::RcRequester> requester;
+  std::optional<engine::RcResponder> responder;
+  std::optional<engine::UcResponder> uc;
+  std::optional<engine::UdResponder> ud;
+  KeepingSink requests;  // what was sent
+  KeepingSink answers;
+
+ private:
+  roce::Service service_;
+  net::Route route_;
+};
+
+class PortRig {
+ public:
+  PortRig(roce::Service service, Way way);
+  ~PortRig() { port_->remove(connection); }
+
+  // Hands it to the port; why it was of no use, as the port's counters tell it (kNone: it was).
+  wire::Drop receive(const std::vector<std::byte>& bytes, unsigned segment = 0);
+  // As it comes from somewhere else, or to another address of ours.
+  wire::Drop receive(net::Received received);
+  [[nodiscard]] net::Received received(const std::vector<std::byte>& bytes) const;
+
+  RigConnection connection;
+  base::Instant now{1'000'000'000};
+
+ private:
+  Way way_;
+  RigLink* link_;
+  std::unique_ptr<wire::Port> port_;
+  std::vector<uint64_t> seen_ = std::vector<uint64_t>(static_cast<size_t>(wire::Drop::kCount));
+};
+
+}  // namespace verbena::test
