@@ -3,7 +3,6 @@
 #include "common/program.hpp"
 #include "common/queues.hpp"
 #include "common/terms.hpp"
-
 #include "ping-sr-3/notified.hpp"
 #include "ping/ping_pong.hpp"
 

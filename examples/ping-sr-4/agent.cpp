@@ -4,7 +4,6 @@
 #include "common/program.hpp"
 #include "common/queues.hpp"
 #include "common/server.hpp"
-
 #include "ping-sr-4/poller.hpp"
 #include "ping/ping_pong.hpp"
 
