@@ -84,6 +84,8 @@ void tell_parameters(Event& event, const CmId& id, const ipc::CmParameters& told
                            .qp_num = told.qpn};
 }
 
+constexpr int kRejectedByTimeout = 4;  // IBA 12.6.7.2
+
 // The id of a connection that was asked for. nullptr: it could not be made, and the peer was told so.
 CmId* make_child(client::CmTie& tie, CmId& listener, const ipc::CmEvent& request) {
   auto child = std::make_unique<CmId>();
@@ -107,6 +109,12 @@ CmId* make_child(client::CmTie& tie, CmId& listener, const ipc::CmEvent& request
     made = listener.synchronous
                ? migrate(*child, nullptr)
                : tie.migrate(child->number, EventChannel::from(listener.rdma.channel).channel);
+  if (!made && made.error().code == EINVAL && !listener.synchronous) {
+    // The agent that named it is gone. Programs that saw their descriptor readable count on an event: they
+    // get the request, and the peer's end of it.
+    child->leave(CmEventKind::kRejected, kRejectedByTimeout);
+    made = {};
+  }
   if (!made) {
     base::explain(made.error());
     (void)tie.reject({.id = request.child});

@@ -130,7 +130,7 @@ void CmTie::declare(int socket, uint32_t id, const Declared& declared, const ipc
     leave({.event = ipc::CmEventKind::kUnreachable, .id = id, .status = -ETIMEDOUT});
   // The other end may take it for established, and has perhaps not heard that it is over: a DREQ tells it.
   const bool answered = declared.phase == Phase::kAccepted || declared.phase == Phase::kOver;
-  if (answered && declared.resume.local_comm_id != 0 && declared.resume.remote_comm_id != 0) {
+  if (answered && declared.resume.local_qpn != 0 && declared.resume.remote_comm_id != 0) {
     say(resumed());
     say(ipc::CmDestroy{.id = id});
   }
