@@ -27,6 +27,7 @@ test-release test-asan test-tsan: test-%: deps
 bench: build
 	@bench/run.py --bin build/bin/verbena --json build/bench/results.json $(BENCH_ARGS)
 	@bench/wire.py --bin build/bin/verbena --json build/bench/wire.json $(BENCH_ARGS)
+	@bench/connect.py --bin build/bin/verbena --json build/bench/connect.json $(BENCH_ARGS)
 	@bench/report.py build/bench/results.json
 
 format:
