@@ -7,6 +7,7 @@ packages=(
   libdeflate-dev libgtest-dev libgmock-dev librapidcheck-dev zlib1g-dev
   # programs that are run unmodified
   ibverbs-utils rdmacm-utils perftest infiniband-diags ucx-utils libfabric-bin python3-pyverbs ibverbs-providers
+  fio qperf
   # what tests use
   iproute2 procps util-linux pkg-config strace tshark ethtool
   # what benchmarks use beside perftest and ucx-utils
