@@ -1,4 +1,4 @@
-"""fio's engine `rdma`: the server only offers memory, except for SEND; the client's `verb` says what is done with it."""
+"""fio's engine `rdma`: the server offers memory, or receives; the client's `verb` says what is done."""
 import dataclasses
 
 from row import Process, Row

@@ -72,8 +72,8 @@ LOCAL_ONLY = ("uc-size-0", "ud-size-1", "write_bw-uc-q-4", "send_lat-ud-e")  # t
 TWO_HOSTS = [between_hosts(row) for row in ONE_HOST if row.name not in LOCAL_ONLY]
 TWO_HOSTS += [on_ipv6(row) for row in ONE_HOST if row.name in SOME]
 TWO_HOSTS += [between_hosts(row, "-jumbo", 9000, ", frames of 9,000 bytes") for row in ONE_HOST if row.name in SOME]
-TWO_HOSTS += [between_hosts(ud("size-4096", "-g 0 -c -s 4096 -n 100", "UD: 4,096 bytes in a frame of 9,000", 4096, 100),
-                            mtu=9000)]
+LARGE = ud("size-4096", "-g 0 -c -s 4096 -n 100", "UD: 4,096 bytes in a frame of 9,000", 4096, 100)
+TWO_HOSTS.append(between_hosts(LARGE, mtu=9000))
 
 # Nothing is lost here, for these programs wait for each message; the rest of what a bad link does is theirs to bear.
 UNTIDY = "VERBENA_FAULTS=duplicate=1%,reorder=1%,delay=10ms"
