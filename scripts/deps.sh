@@ -13,6 +13,8 @@ packages=(
   # what benchmarks use beside perftest and ucx-utils
   python3-matplotlib
 )
+# what only `make compat` uses
+[ "${1:-}" = compat ] && packages+=(qemu-system-x86)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")

@@ -63,7 +63,8 @@ def between_hosts(row: Row, addition: str = "", mtu: int = 1500, words: str = ""
 
 
 def on_ipv6(row: Row) -> Row:
-    return between_hosts(with_option(row, "-g 1" if "pingpong" in row.program else "-x 1"), "-ipv6", words=", over IPv6")
+    option = "-g 1" if "pingpong" in row.program else "-x 1"
+    return between_hosts(with_option(row, option), "-ipv6", words=", over IPv6")
 
 
 SOME = ("uc-size-100000", "ud-check", "send_bw-uc", "write_bw-uc", "send_bw-ud", "send_lat-uc", "write_lat-uc",
