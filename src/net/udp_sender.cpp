@@ -15,7 +15,10 @@ namespace {
 constexpr size_t kSlots = 256;
 // Recognised peers by slot over IPv4, then over IPv6; then foreign ones over either.
 constexpr size_t kForeign = 2 * kSlots;
-constexpr size_t kSockets = kForeign + 1;
+// Datagrams to a host that isn't there wait in the kernel and use up their socket's buffer: others mustn't
+// pay.
+constexpr size_t kForeignSockets = 16;
+constexpr size_t kSockets = kForeign + kForeignSockets;
 
 // Nobody answers to these sockets' ports: what a stranger sends there must not fill memory.
 void accept_nothing(int socket) {
@@ -104,7 +107,8 @@ UdpSender::UdpSender(int buffer_bytes) : buffer_bytes_(buffer_bytes), sockets_(k
 UdpSender::Socket& UdpSender::socket_for(const Route& route) {
   const size_t family = route.to.ipv4() ? 0 : 1;
   const bool by_slot = route.recognised || family == 1;
-  Socket& socket = sockets_[by_slot ? family * kSlots + route.slot.value : kForeign];
+  const size_t foreign = kForeign + (route.to.bytes[15] ^ route.to.bytes[14]) % kForeignSockets;
+  Socket& socket = sockets_[by_slot ? family * kSlots + route.slot.value : foreign];
   // Made once: its port is part of packets that may have to be sent again.
   if (socket.port == 0) socket = make_socket(route);
   return socket;

@@ -27,7 +27,7 @@ struct UdpSendCounters {
 
 // One socket per family and, for recognised peers, destination slot: a receiving kernel may merge packets of
 // one flow and steers what it merged once, so one flow must not have two destinations. Foreign IPv4 peers get
-// checksum 0, which is never merged, so they share a socket.
+// checksum 0, which is never merged, so some share a socket.
 class UdpSender {
  public:
   explicit UdpSender(int buffer_bytes);

@@ -40,6 +40,8 @@ std::optional<Greeting> parse_greeting(const Packet& packet) {
   if (data.empty() || data[0] != std::byte{kWireVersion}) return {};
   const bool answer = mad->header.method == mad_method::kGetResponse;
   if (!answer && mad->header.method != mad_method::kGet) return {};
+  // The kernel's MAD layer sends back what it doesn't know, byte by byte, with a status that says so.
+  if (mad->header.status != mad_status::kOk) return {};
   return Greeting{answer, packet.deth.source, mad->header.transaction};
 }
 

@@ -1,5 +1,6 @@
 // "Are you Verbena?": a vendor's MAD to a host's QP1 and the answer of its agent. Whoever answers takes
-// segmented sends (DESIGN 2.4); all others ignore it.
+// segmented sends (DESIGN 2.4); all others ignore it or
+// send it back with a status.
 #pragma once
 
 #include <cstdint>

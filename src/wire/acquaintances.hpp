@@ -18,12 +18,15 @@ class Acquaintances {
   enum class Word : uint8_t { kAsked, kVerbena };
   // Who isn't known is asked by the next greetings.
   [[nodiscard]] Word look_up(const net::Route& route);
-  // An answer came from there. True: it wasn't known before.
-  bool recognise(const net::Address& address);
+  // The same without asking.
+  [[nodiscard]] bool is_verbena(const net::Address& address);
+  // An answer came from there, to a greeting with that number. True: it wasn't known before. False also for
+  // an answer to nothing that was asked: others could make a stranger pass for Verbena.
+  bool recognise(const net::Address& address, uint64_t transaction);
 
   struct Greeting {
     net::Route route;
-    uint32_t transaction = 0;
+    uint64_t transaction = 0;
   };
   // Those that are due. Whoever is no Verbena ignores them, so after some tries we take it for something
   // else.
@@ -33,6 +36,7 @@ class Acquaintances {
  private:
   struct Host {
     net::Route route;
+    uint64_t transaction = 0;  // by chance, so that only who got the greeting can answer it
     unsigned asked = 0;
     base::Instant again{};
     bool verbena = false;

@@ -50,7 +50,6 @@ void Port::remove(Connection& connection) {
   auto& place = connections_[connection.own().value & 0xffff];
   if (place == &connection) place = nullptr;
   std::erase(dirty_, &connection);
-  std::erase(put_off_, &connection);
   count_.fetch_sub(1);
 }
 
@@ -61,8 +60,6 @@ bool Port::drive(base::Instant now) {
     const std::unique_lock lock(receiving_, std::try_to_lock);
     if (!lock) return false;
     now_ = now;
-    driver_.store(self(), std::memory_order_relaxed);
-    acknowledge(now, helper_.load(std::memory_order_relaxed) == self());
     worked = link_->receive(*this, kReceiveBudget) > 0;
     for (Connection* connection : dirty_) {
       connection->dirty_ = false;
@@ -77,7 +74,6 @@ bool Port::drive(base::Instant now) {
       transmitter_.flush();
     }
     if (environment_.shown != nullptr) publish_counters(now);
-    driver_.store(nullptr, std::memory_order_relaxed);
   }
   std::vector<verbs::SendQueue::Failure> failures;
   {
@@ -97,27 +93,6 @@ void Port::take_stray(base::Instant now, const net::Received& received) {
       on_packet(received);
   }
   environment_.wake();  // drive() does the rest
-}
-
-bool Port::put_off(Connection& connection) {
-  // Whom the helper serves isn't going to poll.
-  if (helper_.load(std::memory_order_relaxed) == self()) return false;
-  if (may_put_off_ < 0) {
-    ++may_put_off_;
-    return false;
-  }
-  if (!std::exchange(connection.put_off_, true)) put_off_.push_back(&connection);
-  return true;
-}
-
-void Port::acknowledge(base::Instant now, bool by_helper) {
-  constexpr int kAtOnce = -64;
-  for (Connection* connection : put_off_) {
-    if (!std::exchange(connection->put_off_, false)) continue;
-    if (by_helper) may_put_off_ = kAtOnce;
-    connection->acknowledge(now);
-  }
-  put_off_.clear();
 }
 
 void Port::conclude_later(verbs::SendQueue::Failure failure) {
@@ -145,15 +120,9 @@ Drop Port::take(const net::Received& received) {
   return take_for(*connection, received);
 }
 
-// Of a datagram.
-bool Port::knows_sender(const net::Received& received) {
-  return !received.to.multicast() &&
-         knows({.from = received.to, .to = received.from, .interface = received.interface});
-}
-
 Drop Port::take_for(Connection& connection, const net::Received& received) {
   const net::Route* route = connection.route();
-  const bool verbena = route != nullptr ? connection.recognised() : knows_sender(received);
+  const bool verbena = route != nullptr ? connection.recognised() : acquaintances_.is_verbena(received.from);
   const auto rule = verbena ? roce::IdRule::kSegment : roce::IdRule::kAny;
   roce::Flow flow = received.flow();
   if (!roce::icrc_fits(flow, rule, received.segment, received.bytes)) {
@@ -171,7 +140,11 @@ Drop Port::take_for(Connection& connection, const net::Received& received) {
     connection.dirty_ = true;
     dirty_.push_back(&connection);
   }
-  return connection.on_packet(now_, *packet, received);
+  const Drop drop = connection.on_packet(now_, *packet, received);
+  // Whose datagram was good is worth knowing; who isn't heard of in any other way is not asked.
+  if (route == nullptr && drop == Drop::kNone && !received.to.multicast())
+    (void)knows({.from = received.to, .to = received.from, .interface = received.interface});
+  return drop;
 }
 
 Drop Port::take_greeting(const net::Received& received) {
@@ -183,7 +156,7 @@ Drop Port::take_greeting(const net::Received& received) {
   if (!greeting) return Drop::kNoConnection;
   if (!greeting->answer) return answer_greeting(*greeting, received);
   if (greeting->from != roce::kGeneralServicesQpn) return take_pace(greeting->transaction);
-  if (acquaintances_.recognise(received.from))
+  if (acquaintances_.recognise(received.from, greeting->transaction))
     for (Connection* connection : connections_)
       if (connection != nullptr && connection->route() != nullptr && connection->route()->to == received.from)
         connection->recognise();

@@ -44,13 +44,10 @@ class Connection {
   [[nodiscard]] virtual bool recognised() const = 0;
   // After a batch of packets, when a timer is due, or when it had more to send: sends what may be sent.
   virtual void go_on(base::Instant now) = 0;
-  // Sends acknowledgements that were put off.
-  virtual void acknowledge(base::Instant) {}
 
  private:
   friend class Port;
-  bool dirty_ = false;    // got packets in this batch
-  bool put_off_ = false;  // has acknowledgements to send
+  bool dirty_ = false;  // got packets in this batch
   // Under the port's schedule lock.
   bool queued_ = false;
   base::Instant timer_{INT64_MAX};
@@ -84,10 +81,7 @@ class Port final : public verbs::Wire, private net::Sink {
   // When drive() is due though nothing comes in.
   [[nodiscard]] base::Instant next_due();
   // The helper thread sleeps until then: whoever schedules something earlier wakes it.
-  void promise(base::Instant until) {
-    helper_.store(self(), std::memory_order_relaxed);
-    promised_.store(until.ns);
-  }
+  void promise(base::Instant until) { promised_.store(until.ns); }
   [[nodiscard]] int fd() const { return link_->fd(); }
 
   // Whether the host at the other end of the route is known to be Verbena. Who isn't known is asked.
@@ -99,16 +93,6 @@ class Port final : public verbs::Wire, private net::Sink {
   void schedule(Connection& connection, base::Instant due, base::Instant now);
   // A packet that another process got in our stead and passed on.
   void take_stray(base::Instant now, const net::Received& received);
-  // Has acknowledge() called at the next drive(), so that a program that polls gets its completion first, and
-  // an answer that it posts takes the acknowledgement along. False: send it now.
-  [[nodiscard]] bool put_off(Connection& connection);
-  // For whoever posts on a connection: runs `send` if that one's acknowledgements were put off.
-  template <typename Send>
-  void take_along(Connection& connection, Send send) {
-    if (driver_.load(std::memory_order_relaxed) == self()) return;  // it holds the lock
-    const std::unique_lock lock(receiving_, std::try_to_lock);
-    if (lock && std::exchange(connection.put_off_, false)) send();
-  }
   // A queue pair failed while the receiving lock is held: concluded by drive().
   void conclude_later(verbs::SendQueue::Failure failure);
 
@@ -168,7 +152,6 @@ class Port final : public verbs::Wire, private net::Sink {
   void on_packet(const net::Received& received) override;
   [[nodiscard]] Drop take_multicast(const net::Received& received);
   [[nodiscard]] Drop take(const net::Received& received);
-  [[nodiscard]] bool knows_sender(const net::Received& received);
   [[nodiscard]] Drop take_for(Connection& connection, const net::Received& received);
   [[nodiscard]] Drop take_greeting(const net::Received& received);
   [[nodiscard]] Drop answer_greeting(const roce::Greeting& greeting, const net::Received& received);
@@ -178,12 +161,6 @@ class Port final : public verbs::Wire, private net::Sink {
   void send_greeting(const roce::Greeting& greeting, base::Qpn to, const net::Route& route);
   void run_scheduled(base::Instant now);
   void publish_counters(base::Instant now);
-  void acknowledge(base::Instant now, bool by_helper);
-  // Tells threads apart.
-  [[nodiscard]] static const void* self() {
-    static thread_local const char mark = 0;
-    return &mark;
-  }
 
   // No queue pair has index 0: it is the port's own.
   [[nodiscard]] base::Qpn own_number() const { return base::Qpn::make(slot_, 0); }
@@ -193,15 +170,10 @@ class Port final : public verbs::Wire, private net::Sink {
   Environment environment_;
   std::atomic<size_t> count_ = 0;
   std::atomic<int64_t> promised_ = 0;
-  std::atomic<const void*> helper_ = nullptr;  // the helper thread
-  std::atomic<const void*> driver_ = nullptr;  // who is in drive()
 
   std::mutex receiving_;  // link_->receive, and all below
   std::vector<Connection*> connections_;
   std::vector<Connection*> dirty_;
-  std::vector<Connection*> put_off_;
-  // Below zero acknowledgements aren't put off: the program hadn't polled on, and the helper had to send one.
-  int may_put_off_ = 0;
   std::vector<uint16_t> due_;
   Acquaintances acquaintances_;
   std::vector<Membership> memberships_;

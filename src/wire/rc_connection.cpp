@@ -69,7 +69,6 @@ void RcConnection::push() {
   const base::Instant now = base::now();
   Port::Sending sending(*port_, way(), now);
   send_requests(now, sending);
-  port_->take_along(*this, [&] { (void)responder_.poll_transmit(now, sending); });
   // Whoever has much under way gains nothing by sending each short message at once; together they cost one
   // system call. The next post or poll sends them at the latest, or the helper.
   if (requester_ && requester_->under_way() > kCrowd && sending.waiting() < kCrowd)
@@ -102,7 +101,7 @@ Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet, cons
 }
 
 void RcConnection::go_on(base::Instant now) {
-  if (!responder_.only_acknowledges() || !port_->put_off(*this)) send_answers(now);
+  send_answers(now);
   if (const auto queue = requests_.queue())
     port_->conclude_later(queue->answered([&] {
       if (!requester_ || stopped_) return;

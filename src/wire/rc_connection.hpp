@@ -43,7 +43,6 @@ class RcConnection final : public verbs::SendPath, public Connection {
   [[nodiscard]] bool recognised() const override { return recognised_.load(std::memory_order_relaxed); }
   Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) override;
   void go_on(base::Instant now) override;
-  void acknowledge(base::Instant now) override { send_answers(now); }
 
  private:
   [[nodiscard]] net::Route way() const;

@@ -37,7 +37,8 @@ struct Service {
     must(rdma_resolve_route(client.get(), 2000), "rdma_resolve_route");
     EXPECT_TRUE(next_is(asking.get(), RDMA_CM_EVENT_ROUTE_RESOLVED));
     give_datagram_queue_pair(client.get());
-    auto wanted = parameters("who are you");
+    const std::string question = "who are you";
+    auto wanted = parameters(question);
     must(rdma_connect(client.get(), &wanted), "rdma_connect");
     rdma_cm_event* request = take(serving.get());
     EXPECT_EQ(request->event, RDMA_CM_EVENT_CONNECT_REQUEST);

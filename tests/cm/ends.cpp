@@ -92,6 +92,11 @@ ibv_qp_state state_of(ibv_qp* qp) {
   return attributes.qp_state;
 }
 
+rdma_conn_param parameters() {
+  static const std::string none;
+  return parameters(none);
+}
+
 rdma_conn_param parameters(const std::string& private_data) {
   rdma_conn_param made{};
   made.private_data = private_data.data();

@@ -61,7 +61,10 @@ struct Event {
 [[nodiscard]] ibv_qp_init_attr queue_pair_attributes();
 void give_queue_pair(rdma_cm_id* id);
 [[nodiscard]] ibv_qp_state state_of(ibv_qp* qp);
-[[nodiscard]] rdma_conn_param parameters(const std::string& private_data = {});
+// They point to the private data, which must outlive them.
+[[nodiscard]] rdma_conn_param parameters(const std::string& private_data);
+[[nodiscard]] rdma_conn_param parameters(std::string&& private_data) = delete;
+[[nodiscard]] rdma_conn_param parameters();
 
 // One byte string each way between two ends that are connected.
 void exchange(rdma_cm_id* a, rdma_cm_id* b);

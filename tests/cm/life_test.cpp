@@ -152,7 +152,8 @@ TEST(LifeOnce, AListenerOnTheWildcardServesSeveralClients) {
     ASSERT_EQ(rdma_resolve_route(client.get(), 2000), 0);
     ASSERT_TRUE(next_is(asking.get(), RDMA_CM_EVENT_ROUTE_RESOLVED));
     give_queue_pair(client.get());
-    auto wanted = parameters(std::to_string(i));
+    const std::string number = std::to_string(i);
+    auto wanted = parameters(number);
     ASSERT_EQ(rdma_connect(client.get(), &wanted), 0);
   }
   for (int i = 0; i < 8; ++i) {

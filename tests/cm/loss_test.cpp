@@ -116,7 +116,7 @@ TEST(Loss, AKilledAgentLeavesConnectionsAndListeners) {
   // Nobody calls anything: the processes come back by themselves, and events still come.
   for (int i = 0; i < 1000 && (agent_pid() == 0 || agent_pid() == before); ++i)
     std::this_thread::sleep_for(Wait(10));
-  std::this_thread::sleep_for(Wait(500));  // for the child, of which nothing can be seen
+  std::this_thread::sleep_for(Wait(3000));  // for the child, of which nothing can be seen
   child.kill();
   EXPECT_TRUE(next_is(server.channel.get(), RDMA_CM_EVENT_DISCONNECTED));
   EXPECT_NE(agent_pid(), before);

@@ -123,7 +123,8 @@ TEST(Refusals, TooMuchPrivateData) {
   Pair pair(Pair::Unanswered{});
   give_queue_pair(pair.passive.get());
   const std::string most(196, 'x');
-  auto wanted = parameters(most + "y");
+  const std::string more = most + "y";
+  auto wanted = parameters(more);
   EXPECT_TRUE(fails_with(rdma_accept(pair.passive.get(), &wanted), EINVAL));
   wanted = parameters(most);
   EXPECT_EQ(rdma_accept(pair.passive.get(), &wanted), 0);
