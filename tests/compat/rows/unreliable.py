@@ -76,23 +76,26 @@ TWO_HOSTS += [between_hosts(row, "-jumbo", 9000, ", frames of 9,000 bytes") for 
 LARGE = ud("size-4096", "-g 0 -c -s 4096 -n 100", "UD: 4,096 bytes in a frame of 9,000", 4096, 100)
 TWO_HOSTS.append(between_hosts(LARGE, mtu=9000))
 
-# Nothing is lost here, for these programs wait for each message; the rest of what a bad link does is theirs to bear.
-UNTIDY = "VERBENA_FAULTS=duplicate=1%,reorder=1%,delay=10ms"
+# These programs wait for each message, so on their link none is lost, nor held back until others came.
+UNTIDY = "duplicate=1%,delay=10ms"
+IMPAIRED = "loss=1%,duplicate=1%,reorder=1%,delay=10ms"
 
 
-def untidy(row: Row) -> Row:
-    made = between_hosts(row, "-untidy", words="; 1 % doubled, 1 % reordered, 10 ms delay")
+def impaired(row: Row, faults: str, words: str) -> Row:
+    made = between_hosts(row, "-impaired", words=f"; {words}")
     return dataclasses.replace(made, users=(ROOT,), processes=tuple(
-        dataclasses.replace(process, command=("env", UNTIDY, *process.command)) for process in made.processes))
+        dataclasses.replace(process, command=("env", f"VERBENA_FAULTS={faults}", *process.command))
+        for process in made.processes))
 
 
-# One packet at a time, so that reordering has nothing to break; several packets a message would be lost by it.
-UNTIDY_ROWS = [
-    untidy(uc("one-packet", "-g 0 -c -s 1024 -n 100", "UC: one packet a message, every byte checked", 1024, 100)),
-    untidy(ud("one-packet", "-g 0 -c -s 1024 -n 100", "UD: every byte checked", 1024, 100)),
-    untidy(perftest("send_lat-uc", "ib_send_lat", "-c UC -n 100", "UC: SEND to and fro")),
-    untidy(perftest("send_lat-ud", "ib_send_lat", "-c UD -n 100", "UD: SEND to and fro")),
-    untidy(perftest("write_bw-uc", "ib_write_bw", "-c UC -n 100", "UC: a stream of WRITE")),
-]
+BAD_LINK = [impaired(row, UNTIDY, "1 % doubled, 10 ms delay") for row in (
+    uc("check", "-g 0 -c -s 20000 -n 50", "UC: many packets each, every byte checked", 20000, 50),
+    ud("check", "-g 0 -c -s 1000 -n 50", "UD: each byte is checked", 1000, 50),
+    perftest("send_lat-uc", "ib_send_lat", "-c UC -n 50", "UC: SEND to and fro"),
+    perftest("send_lat-ud", "ib_send_lat", "-c UD -n 50", "UD: SEND to and fro"),
+)]
+# Who is written to waits for nothing.
+BAD_LINK.append(impaired(perftest("write_bw-uc", "ib_write_bw", "-c UC -n 100", "UC: a stream of WRITE"), IMPAIRED,
+                         "1 % lost, doubled, reordered, 10 ms delay"))
 
-ROWS = ONE_HOST + TWO_HOSTS + UNTIDY_ROWS
+ROWS = ONE_HOST + TWO_HOSTS + BAD_LINK

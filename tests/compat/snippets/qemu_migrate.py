@@ -57,7 +57,7 @@ def main() -> None:
         try:
             print("before:", source.status(), "and", target.status())
             source.ask("migrate -d " + URI)
-            until(lambda: re.search(r"Migration status: (completed|failed)", source.ask("info migrate")), "it never ends")
+            until(lambda: re.search(r"status: (completed|failed)", source.ask("info migrate")), "it never ends")
             print(re.search(r"Migration status: \w+", source.ask("info migrate")).group(0))
             until(lambda: target.status() == "running", "the target doesn't run")
             print("after:", source.status(), "and", target.status())
