@@ -1,7 +1,7 @@
 # Two commands do it all on a fresh Debian 12: `make demo` and `make test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-release test-asan test-tsan bench format clean install
+.PHONY: deps build demo test test-release test-asan test-tsan compat compat-deps bench format clean install
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -22,6 +22,13 @@ test: build
 
 test-release test-asan test-tsan: test-%: deps
 	@scripts/test.sh $*
+
+# The programs that `make test` leaves out because their packages are large.
+compat-deps: deps
+	@scripts/deps.sh compat
+
+compat: compat-deps build
+	@tests/compat/run.py --bin build/bin/verbena --lib-dir build/lib/verbena --only '^heavy[.]'
 
 # Beside UCX, TCP and memcpy in the same run, then over the network beside TCP and UDP; rewrites docs/PERFORMANCE.md. BENCH_ARGS=--quick leaves the page alone.
 bench: build

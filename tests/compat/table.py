@@ -5,7 +5,7 @@ from row import BOTH, LOADS, Row
 HEAD = """# Programs that run on Verbena
 Unmodified, as Debian 12 ships them, under `verbena run`, in a network namespace with `lo` and a veth pair; as root and
 as an ordinary user without home or runtime directory. Written by `tests/compat/run.py --write`; each line is checked by
-`make test`.
+`make test`, those under *heavy* by `make compat`.
 
 *works*: does what is described. *loads*: the program finds Verbena and stays whole; what it is for comes later, see the
 remark. *skipped*: couldn't be tried on the machine that wrote this. *fails*: a bug.
