@@ -13,8 +13,8 @@ LIMIT = 60  # seconds that a program may take in the guest
 
 SETUP = f"""
 . /ctl/lib.sh
-ip addr add {ADDRESSES['guest'][6]}/64 dev eth0 nodad
-rxe_eth0 || exit 1
+ip addr replace {ADDRESSES['guest'][6]}/64 dev eth0 nodad
+[ -e /sys/class/infiniband/rxe9 ] || rxe_eth0 || exit 1
 for try in $(seq 50); do
   grep -qs fd99 /sys/class/infiniband/rxe9/ports/1/gids/* && break
   sleep 0.1
@@ -60,13 +60,22 @@ class Running:
 
 
 class Machines:
-    def __init__(self, verbena: Path, scratch: Path):
-        self.rxevm, self.verbena, self.scratch = find_rxevm(), verbena, scratch
+    def __init__(self, verbena: Path, scratch: Path, keep: bool):
+        self.rxevm, self.verbena, self.scratch, self.keep = find_rxevm(), verbena, scratch, keep
         self.kernel = ""
         self.gids = {"host": {4: "0", 6: "1"}, "guest": {}}
 
-    def __enter__(self) -> "Machines":
-        self.run([self.rxevm, "start", "-n"])
+    def boot(self) -> "Machines":
+        if not self.keep or "guest 1 " not in self.run([self.rxevm, "list"]):
+            self.run([self.rxevm, "start", "-n"])
+        try:
+            self.make_devices()
+        except BaseException:
+            self.shut_down()
+            raise
+        return self
+
+    def make_devices(self) -> None:
         told = self.in_guest_script(SETUP)
         self.kernel = told.splitlines()[0]
         for index, gid in re.findall(r"gid (\d+) (\S+)", told):
@@ -76,9 +85,16 @@ class Machines:
             raise RuntimeError(f"rxe in the guest lacks an IPv4 or IPv6 GID:\n{told}")
         subprocess.run([self.rxevm, "host", "ip", "addr", "replace", ADDRESSES["host"][6] + "/64", "dev", "br0",
                         "nodad"], check=True)
+
+    def __enter__(self) -> "Machines":
         return self
 
     def __exit__(self, *_) -> None:
+        self.shut_down()
+
+    def shut_down(self) -> None:
+        if self.keep:
+            return
         subprocess.run([self.rxevm, "clean"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def run(self, command: list[str]) -> str:

@@ -5,6 +5,7 @@ One line a row and direction, as it goes; the last line is the total. Needs rxev
 variable RXEVM, and root."""
 import argparse
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--bin", type=Path, required=True, help="the verbena command")
     parser.add_argument("--only", default="", metavar="REGEX", help="rows whose name matches")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table as Markdown (all rows)")
+    parser.add_argument("--keep", action="store_true", help="use a guest that runs, and leave it running")
     parser.add_argument("--list", action="store_true", help="only say which rows there are")
     options = parser.parse_args()
     if options.write and options.only:
@@ -103,9 +105,15 @@ def main() -> int:
     if missing := lacking():
         print(f"interop: {missing}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the guest ends with us
     with tempfile.TemporaryDirectory(prefix="verbena-interop-") as directory:
         peer = build_peer(Path(directory))
-        with Machines(options.bin.resolve(), Path(directory)) as machines:
+        try:
+            machines = Machines(options.bin.resolve(), Path(directory), options.keep).boot()
+        except (RuntimeError, OSError) as error:
+            print(f"interop: no guest: {error}", file=sys.stderr)
+            return 2
+        with machines:
             print(f"guest with kernel {machines.kernel}", flush=True)
             verdicts = run_all(machines, chosen, peer)
     if options.write:
