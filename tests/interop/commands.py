@@ -35,5 +35,8 @@ def commands(row: Row, server: str, gids: dict[str, dict[int, str]], peer: str) 
     if row.style == "mckey":
         return both("mckey", (["-m", GROUP, "-b", address], ["-m", GROUP, "-b", ADDRESSES[client][4], "-s"]))
     if row.style == "example":  # rdma_client and rdma_server, rdma_xclient and rdma_xserver
-        return [row.program.replace("client", "server"), *words], [row.program, "-s", address, *words]
+        at_server = [row.program.replace("client", "server"), *words]
+        if row.program == "rdma_client":
+            at_server += ["-s", address]
+        return at_server, [row.program, "-s", address, *words]
     return both(row.program, (["-b", address], ["-s", address, "-b", ADDRESSES[client][row.family]]))

@@ -12,6 +12,7 @@ row runs with the server in the guest (*rxe serves*) and with the server on the 
 Written by `make interop`{when}.
 
 *works*: both programs ended as described. *fails*: a bug, here or there; see the remark and the deviations below.
+*–*: wasn't run.
 
 """
 

@@ -104,7 +104,7 @@ def troubles() -> list[Row]:
         Row("trouble", "peer", "no_right -s 2501 -n 2", "WRITE into a region for reading: REM_ACCESS_ERR"),
     ]
     for scenario in ("send", "write", "read"):
-        rows.append(Row("trouble", "peer", f"{scenario} -s {64 * KIB} -n 8 -t 12",
+        rows.append(Row("trouble", "peer", f"{scenario} -s {64 * KIB} -n 2 -t 12",
                         "the guest's link loses 3 % of what it sends", special="loss"))
     rows.append(Row("trouble", "peer", "until_gone -t 14 -r 3 -s 4096 -n 1",
                     "the guest stops: RETRY_EXC_ERR in the time that timeout and retries say",
