@@ -1,7 +1,7 @@
 # Two commands do it all on a fresh Debian 12: `make demo` and `make test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-release test-asan test-tsan compat compat-deps bench format clean install
+.PHONY: deps build demo test test-release test-asan test-tsan compat compat-deps bench interop format clean install
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -34,7 +34,13 @@ compat: compat-deps build
 bench: build
 	@bench/run.py --bin build/bin/verbena --json build/bench/results.json $(BENCH_ARGS)
 	@bench/wire.py --bin build/bin/verbena --json build/bench/wire.json $(BENCH_ARGS)
+	@bench/connect.py --bin build/bin/verbena --json build/bench/connect.json $(BENCH_ARGS)
 	@bench/report.py build/bench/results.json
+
+# Against the kernel's rdma_rxe in a guest; rewrites docs/INTEROP.md. Needs root and rxevm, on PATH or named by RXEVM=.
+# INTEROP_ARGS="--only rping" leaves the page alone.
+interop: build
+	@tests/interop/run.py --bin build/bin/verbena $(or $(INTEROP_ARGS),--write docs/INTEROP.md)
 
 format:
 	@git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.h' '*.c' | xargs clang-format -i

@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+import connect_page
 import page
 import wire_page
 from summary import LEVEL, LOSES, WINS, Results
@@ -19,11 +20,13 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("json", type=Path, nargs="?", default=ROOT / "build/bench/results.json")
     parser.add_argument("--wire", type=Path, metavar="JSON", help="wire.py's figures (default: wire.json beside it)")
+    parser.add_argument("--connect", type=Path, metavar="JSON", help="connect.py's (default: connect.json beside it)")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where PERFORMANCE.md and performance/ are")
     parser.add_argument("--force", action="store_true", help="write the page from a quick or partial run too")
     parser.add_argument("--no-page", action="store_true", help="only say who won")
     options = parser.parse_args()
     options.wire = options.wire or options.json.with_name("wire.json")
+    options.connect = options.connect or options.json.with_name("connect.json")
     return options
 
 
@@ -50,7 +53,7 @@ def compact_json(document: dict) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def write_page(document: dict, results: Results, wire: dict | None, docs: Path) -> None:
+def write_page(document: dict, results: Results, wire: dict | None, connect: dict | None, docs: Path) -> None:
     import plots  # here, since it needs matplotlib, and saying who won doesn't
     import wire_plot
 
@@ -61,19 +64,22 @@ def write_page(document: dict, results: Results, wire: dict | None, docs: Path) 
     if wire:
         wire_plot.draw(wire, folder)
         (folder / "wire.json").write_text(compact_json(wire))
-    (docs / "PERFORMANCE.md").write_text(page.text(document, results, wire_page.text(wire) if wire else ""))
+    if connect:
+        (folder / "connect.json").write_text(compact_json(connect))
+    sections = [wire_page.text(wire) if wire else "", connect_page.text(connect) if connect else ""]
+    (docs / "PERFORMANCE.md").write_text(page.text(document, results, "\n\n".join(filter(None, sections))))
 
 
-def wire_figures(options) -> dict | None:
+def figures_beside(file: Path, what: str, options) -> dict | None:
     """None where they weren't measured, or aren't fit for a page that is to be written."""
-    if not options.wire.exists():
+    if not file.exists():
         return None
-    wire = json.loads(options.wire.read_text())
-    obstacle = why_not_a_page(wire)
+    found = json.loads(file.read_text())
+    obstacle = why_not_a_page(found)
     if obstacle and not (options.force or options.no_page):
-        print(f"report: the wire's figures are {obstacle}: left out of the page")
+        print(f"report: {what} are {obstacle}: left out of the page")
         return None
-    return wire
+    return found
 
 
 def main() -> int:
@@ -90,16 +96,19 @@ def main() -> int:
           f"{count[LOSES]} lost; {len(results.failures())} kinds of failure")
     if page.disturbance(document):
         print(page.disturbance(document).replace("**", ""))
-    wire = wire_figures(options)
+    wire = figures_beside(options.wire, "the wire's figures", options)
     if wire:
         print(*wire_page.in_short(wire), sep="\n")
+    connect = figures_beside(options.connect, "the figures of connecting", options)
+    if connect:
+        print(connect_page.in_short(connect))
     obstacle = why_not_a_page(document)
     if options.no_page:
         return 0
     if obstacle and not options.force:
         print(f"report: {obstacle}: docs/PERFORMANCE.md stays as it is (--force writes it)")
         return 0
-    write_page(document, results, wire, options.docs)
+    write_page(document, results, wire, connect, options.docs)
     print("report: docs/PERFORMANCE.md, docs/performance/ are written")
     return 0
 

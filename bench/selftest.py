@@ -5,6 +5,7 @@ import sys
 import time
 import unittest
 
+import connect_page
 import page
 import run
 import wire_cases
@@ -160,6 +161,30 @@ class Wire(unittest.TestCase):
     def test_each_measurement_comes_once_a_round(self):
         plan = wire_cases.plan()
         self.assertEqual(len(plan), len({case.name("lo") for case in plan}))
+
+
+def connect_rounds(*rounds: tuple[float, float]) -> dict:
+    entries = [{"round": n, "rdma_connect_us": rdma, "rdma_whole_us": 2 * rdma, "tcp_accept_us": tcp,
+                "tcp_connect_us": tcp / 2} for n, (rdma, tcp) in enumerate(rounds, 1)]
+    return {"machine": {"date": "today", "verbena": "abc"}, "probes": [],
+            "settings": {"rounds_complete": len(entries), "connections": 9},
+            "rounds": [*entries, {"round": 9, "failed": "it hung"}]}
+
+
+class Connect(unittest.TestCase):
+    def test_the_ratio_is_taken_within_rounds(self):
+        # The machine was ten times slower in the second round.
+        for rounds, expected in (([(90, 10), (900, 100)], (9, "met")), ([(300, 20), (150, 10)], (15, "missed")),
+                                 ([(90, 10), (110, 10)], (10, "open"))):
+            ratio = connect_page.ratio_row(connect_rounds(*rounds))
+            self.assertEqual((ratio["median"], ratio["verdict"]), expected)
+        self.assertIsNone(connect_page.ratio_row(connect_rounds()))
+
+    def test_the_page_shows_figures_and_what_failed(self):
+        document = connect_rounds((90, 10))
+        text = connect_page.text(document | {"ratio": connect_page.ratio_row(document)})
+        for expected in ("(9.00 to 9.00)**", "| TCP: `connect` alone | 5.00 (5.00 to 5.00) |", "it hung"):
+            self.assertIn(expected, text)
 
 
 class Plan(unittest.TestCase):

@@ -84,6 +84,8 @@ void tell_parameters(Event& event, const CmId& id, const ipc::CmParameters& told
                            .qp_num = told.qpn};
 }
 
+constexpr int kRejectedByTimeout = 4;  // IBA 12.6.7.2
+
 // The id of a connection that was asked for. nullptr: it could not be made, and the peer was told so.
 CmId* make_child(client::CmTie& tie, CmId& listener, const ipc::CmEvent& request) {
   auto child = std::make_unique<CmId>();
@@ -107,6 +109,12 @@ CmId* make_child(client::CmTie& tie, CmId& listener, const ipc::CmEvent& request
     made = listener.synchronous
                ? migrate(*child, nullptr)
                : tie.migrate(child->number, EventChannel::from(listener.rdma.channel).channel);
+  if (!made && made.error().code == EINVAL && !listener.synchronous) {
+    // The agent that named it is gone. Programs that saw their descriptor readable count on an event: they
+    // get the request, and the peer's end of it.
+    child->leave(CmEventKind::kRejected, kRejectedByTimeout);
+    made = {};
+  }
   if (!made) {
     base::explain(made.error());
     (void)tie.reject({.id = request.child});
@@ -133,13 +141,16 @@ bool on_connect_request(client::CmTie& tie, Event& event, CmId& listener, const 
   return true;
 }
 
-void on_connect_response(client::CmTie& tie, Event& event, CmId& id, const ipc::CmEvent& heard) {
+// False: the program is told nothing.
+bool on_connect_response(client::CmTie& tie, Event& event, CmId& id, const ipc::CmEvent& heard) {
   id.peer = heard.parameters;
   tell_parameters(event, id, heard.parameters);
-  if (id.rdma.qp == nullptr) return;  // the program does it, and calls rdma_establish
+  if (id.rdma.qp == nullptr) return true;  // the program does it, and calls rdma_establish
   auto ready = connect_qp(id);
   if (ready) {
     ready = tie.establish(id.number);
+    // The peer has ended it meanwhile, or is dead: the event that says so waits behind this one.
+    if (!ready && ready.error().code == EINVAL) return false;
   } else {
     (void)tie.reject({.id = id.number});
   }
@@ -147,13 +158,14 @@ void on_connect_response(client::CmTie& tie, Event& event, CmId& id, const ipc::
     event.rdma.event = RDMA_CM_EVENT_ESTABLISHED;
     id.step = CmStep::kConnected;
     id.connected_once = true;
-    return;
+    return true;
   }
   base::explain(ready.error());
   fail_qp(id);
   event.rdma.event = RDMA_CM_EVENT_CONNECT_ERROR;
   event.rdma.status = -ready.error().code;
   id.step = CmStep::kOver;
+  return true;
 }
 
 void on_ended(CmId& id) {
@@ -167,8 +179,7 @@ bool fill(client::CmTie& tie, Event& event, CmId& id, const ipc::CmEvent& heard)
     case CmEventKind::kConnectRequest:
       return on_connect_request(tie, event, id, heard);
     case CmEventKind::kConnectResponse:
-      on_connect_response(tie, event, id, heard);
-      return true;
+      return on_connect_response(tie, event, id, heard);
     case CmEventKind::kEstablished:
       if (!id.passive) {
         id.peer = heard.parameters;

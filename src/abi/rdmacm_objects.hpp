@@ -72,7 +72,7 @@ struct CmId {
   ibv_ece ece{};
 
   // The connection, as told and heard.
-  uint32_t first_psn = 0;
+  uint32_t first_psn = 0;  // with it the other end begins
   uint8_t responder_resources = 0;
   uint8_t initiator_depth = 0;
   uint8_t retry_count = 7;

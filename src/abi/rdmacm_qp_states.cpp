@@ -42,7 +42,8 @@ int fill_rtr(const CmId& id, ibv_qp_attr& attributes) {
   const uint8_t mtu = id.peer.mtu != 0 ? std::min(id.peer.mtu, id.place.mtu) : id.place.mtu;
   attributes.path_mtu = static_cast<ibv_mtu>(std::clamp<uint8_t>(mtu, IBV_MTU_256, IBV_MTU_4096));
   attributes.dest_qp_num = id.peer.qpn;
-  attributes.rq_psn = id.peer.first_psn;
+  // Each end names the number with which the other begins (IBA 12.6.5, 12.6.8), not its own.
+  attributes.rq_psn = id.first_psn;
   int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   if (type_of(id) == IBV_QPT_RC) {
     attributes.max_dest_rd_atomic = std::min<uint8_t>(id.responder_resources, verbs::kMaxQpRdAtom);
@@ -53,7 +54,7 @@ int fill_rtr(const CmId& id, ibv_qp_attr& attributes) {
 }
 
 int fill_rts(const CmId& id, ibv_qp_attr& attributes) {
-  attributes.sq_psn = id.first_psn;
+  attributes.sq_psn = id.peer.first_psn;
   if (type_of(id) != IBV_QPT_RC) return IBV_QP_STATE | IBV_QP_SQ_PSN;
   const uint8_t told = id.peer.ack_timeout != 0 ? id.peer.ack_timeout : kDefaultAckTimeout;
   attributes.timeout = id.ack_timeout.value_or(told) & 0x1f;

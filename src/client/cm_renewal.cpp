@@ -114,17 +114,26 @@ void CmTie::declare(int socket, uint32_t id, const Declared& declared, const ipc
     if (auto told = say_on(socket, command, {}, deadline, waiting); !told)
       base::explain("after the host agent's restart: " + told.error().sentence);
   };
-  if (declared.phase == Phase::kConnected || declared.phase == Phase::kAnswered) {
+  const auto resumed = [&] {
     ipc::CmResume resume = declared.resume;
     resume.id = id;
     resume.channel = declared.channel->number();
     resume.space = declared.space;
+    return resume;
+  };
+  if (declared.phase == Phase::kConnected || declared.phase == Phase::kAnswered) {
     change(id, [](Declared& kept) { kept.resumed = true; });
-    return say(resume);
+    return say(resumed());
   }
   // Neither side's answer can be awaited any longer.
   if (declared.phase == Phase::kConnecting || declared.phase == Phase::kAccepted)
     leave({.event = ipc::CmEventKind::kUnreachable, .id = id, .status = -ETIMEDOUT});
+  // The other end may take it for established, and has perhaps not heard that it is over: a DREQ tells it.
+  const bool answered = declared.phase == Phase::kAccepted || declared.phase == Phase::kOver;
+  if (answered && declared.resume.local_qpn != 0 && declared.resume.remote_comm_id != 0) {
+    say(resumed());
+    say(ipc::CmDestroy{.id = id});
+  }
   if (id >= ipc::kFirstChild) return;
   say(ipc::CmCreate{.id = id, .channel = declared.channel->number(), .space = declared.space});
   if (declared.bound) say(declared.bind);

@@ -215,7 +215,11 @@ base::Result<void> CmTie::accept(const ipc::CmAccept& wanted) {
     declared.resume.local_qpn = wanted.parameters.qpn;
   });
   auto told = tell(wanted);
-  if (!told) change(wanted.id, [](Declared& declared) { declared.phase = Phase::kOver; });
+  if (!told)
+    change(wanted.id, [](Declared& declared) {
+      declared.phase = Phase::kOver;
+      declared.resume.local_qpn = 0;  // it was never connected
+    });
   return told;
 }
 

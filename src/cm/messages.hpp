@@ -82,7 +82,7 @@ struct Req {
   uint8_t remote_response_timeout = 0;  // 5 bits: so long the other may take; 4.096 us * 2^it
   uint8_t transport = 0;                // 2 bits: RC, UC, RD, extended
   bool flow_control = false;
-  uint32_t first_psn = 0;              // 24 bits
+  uint32_t first_psn = 0;              // 24 bits: with it the other end begins
   uint8_t local_response_timeout = 0;  // 5 bits: so long the sender may take
   uint8_t retry_count = 0;             // 3 bits
   uint16_t pkey = 0;
@@ -128,7 +128,7 @@ struct Rep {
   uint32_t qkey = 0;
   uint32_t qpn = 0;        // 24 bits
   uint32_t eecn = 0;       // 24 bits; XRC has its queue pair's number here
-  uint32_t first_psn = 0;  // 24 bits
+  uint32_t first_psn = 0;  // 24 bits: with it the other end begins
   uint8_t responder_resources = 0;
   uint8_t initiator_depth = 0;
   uint8_t target_ack_delay = 0;  // 5 bits

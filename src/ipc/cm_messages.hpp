@@ -102,8 +102,8 @@ inline constexpr uint32_t kCmPrivateBytes = 256;
 // What both ends tell each other of a queue pair, in a request, a reply or a datagram service's answer.
 struct CmParameters {
   uint32_t qpn = 0;
-  uint32_t first_psn = 0;
-  uint32_t qkey = 0;  // datagrams only
+  uint32_t first_psn = 0;  // with it the other end begins
+  uint32_t qkey = 0;       // datagrams only
   uint8_t responder_resources = 0;
   uint8_t initiator_depth = 0;
   uint8_t flow_control = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/explain.hpp"
+#include "verbs/qp_transitions.hpp"
 #include "verbs/queue_pair.hpp"
 
 namespace verbena::verbs {
@@ -135,8 +136,9 @@ std::string refusal_by_nak(const SendRequest& request, ibv_wc_status status) {
 std::string reason(const SendRequest& request, ibv_wc_status status, Verdict why) {
   switch (status) {
     case IBV_WC_LOC_LEN_ERR:
-      return fmt::format("{} bytes are no length for it: messages have at most 2^30 bytes, atomics exactly 8",
-                         request.length);
+      return fmt::format("{} bytes are no length for it: {}", request.length,
+                         request.datagram != nullptr ? "a datagram holds as many as the port's active_mtu"
+                                                     : "messages have at most 2^30 bytes, atomics exactly 8");
     case IBV_WC_LOC_QP_OP_ERR:
       return "the queue pair may have no READs or atomics under way: set max_rd_atomic above 0 when it goes "
              "to RTS";
@@ -193,6 +195,19 @@ void explain_refused_send(QueuePair& queue_pair, const ibv_send_wr& request, int
     cause = "the queue pair isn't connected yet: take it to RTS first";
   else if (error == EOPNOTSUPP)
     cause = fmt::format("opcode {} isn't there yet", static_cast<int>(request.opcode));
+  else if (queue_pair.type() != IBV_QPT_RC && request.opcode != IBV_WR_SEND &&
+           request.opcode != IBV_WR_SEND_WITH_IMM)
+    cause = fmt::format(
+        "{} queue pairs have no such operation: UC has SEND and RDMA WRITE, UD has SEND, RC has all",
+        type_name(queue_pair.type()));
+  else if (queue_pair.type() == IBV_QPT_UD && request.wr.ud.ah == nullptr)
+    cause = "wr.ud.ah is null: create an address handle by ibv_create_ah";
+  else if (queue_pair.type() == IBV_QPT_UD &&
+           AddressHandle::from(request.wr.ud.ah).vector.domain != queue_pair.config().domain->handle())
+    cause = "its address handle is of another protection domain than the queue pair: create both in the same";
+  else if (queue_pair.type() == IBV_QPT_UD && request.wr.ud.remote_qpn > 0xffffff)
+    cause = fmt::format("wr.ud.remote_qpn is 0x{:x}, and queue pair numbers have 24 bits",
+                        request.wr.ud.remote_qpn);
   else if (request.num_sge < 0 || static_cast<uint32_t>(request.num_sge) > caps.max_send_sge)
     cause = fmt::format("it has {} pieces where max_send_sge allows {}", request.num_sge, caps.max_send_sge);
   else if ((request.send_flags & IBV_SEND_INLINE) != 0)

@@ -78,6 +78,19 @@ TEST(CmGolden, RequestSaysWhatRpingAsked) {
   EXPECT_EQ(gid_of(header->destination), req.primary.remote_gid);
 }
 
+// What rdma_connect and rdma_accept make of it is in abi/rdmacm_qp_states.cpp.
+TEST(CmGolden, EachEndNamesTheNumberWithWhichTheOtherBegins) {
+  std::vector<uint32_t> sends;
+  for (const auto& captured : test::golden_packets("rdmacm_rping.pcap")) {
+    const auto packet = roce::parse(captured.transport());
+    if (packet && packet->bth.service == roce::Service::kRc &&
+        packet->bth.operation == roce::Operation::kSendOnly)
+      sends.push_back(packet->bth.psn.value);
+  }
+  ASSERT_FALSE(sends.empty());
+  EXPECT_EQ(sends[0], golden<Rep>(1).first_psn) << "the client's first, as the server's reply named it";
+}
+
 TEST(CmGolden, TheRestOfRping) {
   const auto rep = golden<Rep>(1);
   EXPECT_EQ(rep.remote_id, 0xdde522c6u);
