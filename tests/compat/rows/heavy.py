@@ -23,8 +23,8 @@ kill -9 $!
 """
 
 ROWS = [
-    one("tgtd-iser", "tgtd", "--iser port=3260", "a disk over iSER: iscsi-inq, iscsi-readcapacity16", ISER, package="tgt",
-        needs=("tgtadm", "iscsi-inq"), timeout_s=90, must=(r"^Product:VIRTUAL-DISK", r"^Total size:1048576$"),
+    one("tgtd-iser", "tgtd", "--iser port=3260", "a disk over iSER: iscsi-inq, iscsi-readcapacity16", ISER,
+        package="tgt", needs=("tgtadm", "iscsi-inq"), timeout_s=90, must=(r"^Product:VIRTUAL-DISK", r"^Total size:1048576$"),
         users=(ROOT,), remark="tgtd is for root only; Debian's iscsi-ls takes no iser:// address"),
     one("qemu-migrate", "qemu-system-x86_64", "-incoming rdma:10.77.0.1:4444", "a running guest moves to another QEMU",
         ("{python}", "{snippets}/qemu_migrate.py", "{verbena}", "run", "--"), package="qemu-system-x86", timeout_s=120,
