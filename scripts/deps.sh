@@ -14,7 +14,7 @@ packages=(
   python3-matplotlib
 )
 # what only `make compat` uses
-[ "${1:-}" = compat ] && packages+=(qemu-system-x86)
+[ "${1:-}" = compat ] && packages+=(qemu-system-x86 tgt libiscsi-bin)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
