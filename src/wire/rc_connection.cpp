@@ -13,10 +13,7 @@ constexpr uint32_t kCrowd = 16;  // packets
 
 RcConnection::RcConnection(std::shared_ptr<Port> port, verbs::Process& process,
                            std::shared_ptr<verbs::QueueOwner> self, const Peering& peering)
-    : port_(std::move(port)),
-      requests_(process, self, peering.domain),
-      peering_(peering),
-      recognised_(peering.route.recognised),
+    : ConnectedPath(std::move(port), process, self, peering),
       actions_(std::move(self), peering.own, identity_of(peering, process.slot(), IBV_QPT_RC)),
       responder_({.requester = peering.target,
                   .first_psn = peering.first_expected,
@@ -24,15 +21,7 @@ RcConnection::RcConnection(std::shared_ptr<Port> port, verbs::Process& process,
                   .fetches = std::max(peering.fetches_granted, 1u)},
                  actions_) {}
 
-RcConnection::~RcConnection() {
-  if (served_) port_->remove(*this);
-}
-
-void RcConnection::serve(const std::shared_ptr<verbs::SendQueue>& queue) {
-  requests_.serve(queue);
-  served_ = true;
-  port_->add(*this);
-}
+RcConnection::~RcConnection() { leave(); }
 
 void RcConnection::set_rules(const verbs::RetryRules& rules) {
   if (requester_) {
@@ -41,7 +30,7 @@ void RcConnection::set_rules(const verbs::RetryRules& rules) {
   }
   const auto queue = requests_.begin();
   requester_.emplace(engine::RcRequesterConfig{.target = peering_.target,
-                                               .first_psn = first_psn_,
+                                               .first_psn = next_psn_,
                                                .mtu = peering_.mtu,
                                                .capacity = queue ? queue->limits().requests : 1,
                                                .fetches = std::max(rules.fetches, 1u),
@@ -57,12 +46,6 @@ SendOutcome RcConnection::advance(const SendRequest& request, verbs::SendProgres
   if (!requests_.readable(request)) return QueueRequests::unreadable();
   requester_->post(request_of(request));
   return {SendOutcome::Kind::kTaken};
-}
-
-net::Route RcConnection::way() const {
-  net::Route route = peering_.route;
-  route.recognised = recognised();
-  return route;
 }
 
 void RcConnection::push() {

@@ -7,22 +7,11 @@ using verbs::SendRequest;
 
 UcConnection::UcConnection(std::shared_ptr<Port> port, verbs::Process& process,
                            std::shared_ptr<verbs::QueueOwner> self, const Peering& peering)
-    : port_(std::move(port)),
-      requests_(process, self, peering.domain),
-      peering_(peering),
-      recognised_(peering.route.recognised),
+    : ConnectedPath(std::move(port), process, self, peering),
       actions_(std::move(self), peering.own, identity_of(peering, process.slot(), IBV_QPT_UC)),
       responder_({.first_psn = peering.first_expected, .mtu = peering.mtu}, actions_) {}
 
-UcConnection::~UcConnection() {
-  if (served_) port_->remove(*this);
-}
-
-void UcConnection::serve(const std::shared_ptr<verbs::SendQueue>& queue) {
-  requests_.serve(queue);
-  served_ = true;
-  port_->add(*this);
-}
+UcConnection::~UcConnection() { leave(); }
 
 void UcConnection::set_rules(const verbs::RetryRules&) {
   if (!requester_) make_requester();
@@ -48,12 +37,6 @@ SendOutcome UcConnection::advance(const SendRequest& request, verbs::SendProgres
   if (!requests_.readable(request)) return QueueRequests::unreadable();
   requester_->post(request_of(request));
   return {SendOutcome::Kind::kTaken};
-}
-
-net::Route UcConnection::way() const {
-  net::Route route = peering_.route;
-  route.recognised = recognised();
-  return route;
 }
 
 void UcConnection::push() {

@@ -31,22 +31,13 @@ net::Route route_to(const verbs::Datagram& datagram) {
 
 UdEndpoint::UdEndpoint(std::shared_ptr<Port> port, verbs::Process& process,
                        std::shared_ptr<verbs::QueueOwner> self, const UdConfig& config)
-    : port_(std::move(port)),
-      requests_(process, self, config.domain),
+    : PipelinedPath(std::move(port), process, self, config.domain),
       config_(config),
       qkey_(config.qkey),
       actions_(std::move(self), config.own, {.accessor = process.slot(), .type = IBV_QPT_UD}),
       responder_({.qkey = config.qkey, .mtu = config.mtu}, *this) {}
 
-UdEndpoint::~UdEndpoint() {
-  if (served_) port_->remove(*this);
-}
-
-void UdEndpoint::serve(const std::shared_ptr<verbs::SendQueue>& queue) {
-  requests_.serve(queue);
-  served_ = true;
-  port_->add(*this);
-}
+UdEndpoint::~UdEndpoint() { leave(); }
 
 void UdEndpoint::set_rules(const verbs::RetryRules& rules) {
   qkey_.store(rules.qkey, std::memory_order_relaxed);

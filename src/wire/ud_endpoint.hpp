@@ -7,9 +7,7 @@
 
 #include "engine/ud.hpp"
 #include "verbs/responder.hpp"
-#include "verbs/send_path.hpp"
-#include "wire/port.hpp"
-#include "wire/queue_requests.hpp"
+#include "wire/pipelined_path.hpp"
 
 namespace verbena::wire {
 
@@ -21,10 +19,7 @@ struct UdConfig {
   std::vector<net::Address> addresses;  // of the device's port, by which a datagram of its own is recognised
 };
 
-class UdEndpoint final : public verbs::SendPath,
-                         public Connection,
-                         private engine::DatagramActions,
-                         private engine::DatagramWays {
+class UdEndpoint final : public PipelinedPath, private engine::DatagramActions, private engine::DatagramWays {
  public:
   UdEndpoint(std::shared_ptr<Port> port, verbs::Process& process, std::shared_ptr<verbs::QueueOwner> self,
              const UdConfig& config);
@@ -33,15 +28,8 @@ class UdEndpoint final : public verbs::SendPath,
   // The send queue's side, with its lock held.
   [[nodiscard]] verbs::SendOutcome advance(const verbs::SendRequest& request, verbs::SendProgress& progress,
                                            uint64_t budget) override;
-  void begin(uint32_t sq_psn) override { next_psn_ = {sq_psn}; }
-  [[nodiscard]] uint8_t rnr_timer_code() const override { return 0; }
-  [[nodiscard]] bool peer_gone() const override { return false; }
-  [[nodiscard]] bool ask_for_receive() override { return true; }
-  void tell_posted() override {}
-  void serve(const std::shared_ptr<verbs::SendQueue>& queue) override;
   void set_rules(const verbs::RetryRules& rules) override;
   void push() override;
-  void stop() override { stopped_ = true; }
   void resume() override;
 
   // The port's side.
@@ -59,18 +47,13 @@ class UdEndpoint final : public verbs::SendPath,
   void make_requester();
   void send_requests(base::Instant now);
 
-  std::shared_ptr<Port> port_;
-  QueueRequests requests_;
   UdConfig config_;
   std::atomic<uint32_t> qkey_;  // as last set
-  bool served_ = false;
 
   // Under the send queue's lock.
-  base::Psn next_psn_;
   std::optional<engine::UdRequester> requester_;
   uint32_t posted_ = 0;               // the queue's number of the next request
   Port::Sending* sending_ = nullptr;  // while requests are being sent
-  bool stopped_ = false;
 
   // Under the port's receiving lock.
   verbs::Responder actions_;
