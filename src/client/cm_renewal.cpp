@@ -123,7 +123,9 @@ void CmTie::declare(int socket, uint32_t id, const Declared& declared, const ipc
   };
   if (declared.phase == Phase::kConnected || declared.phase == Phase::kAnswered) {
     change(id, [](Declared& kept) { kept.resumed = true; });
-    return say(resumed());
+    say(resumed());
+    if (declared.disconnecting) say(ipc::CmDisconnect{.id = id});
+    return;
   }
   // Neither side's answer can be awaited any longer.
   if (declared.phase == Phase::kConnecting || declared.phase == Phase::kAccepted)

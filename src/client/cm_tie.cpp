@@ -238,7 +238,13 @@ base::Result<void> CmTie::reject(const ipc::CmReject& wanted) {
   return told;
 }
 
-base::Result<void> CmTie::disconnect(uint32_t id) { return tell(ipc::CmDisconnect{.id = id}); }
+base::Result<void> CmTie::disconnect(uint32_t id) {
+  // Before the agent is told: it may die between its answer and its DREQ.
+  change(id, [](Declared& declared) { declared.disconnecting = true; });
+  auto told = tell(ipc::CmDisconnect{.id = id});
+  if (!told) change(id, [](Declared& declared) { declared.disconnecting = false; });
+  return told;
+}
 base::Result<void> CmTie::notify(uint32_t id) { return tell(ipc::CmNotify{.id = id}); }
 
 bool CmTie::adopt(const ipc::CmEvent& request, void* owner) {

@@ -74,7 +74,8 @@ class CmTie final : public DeviceListener {
     Phase phase = Phase::kIdle;
     bool bound = false;
     bool listens = false;
-    bool resumed = false;  // at an agent that takes it for established
+    bool resumed = false;        // at an agent that takes it for established
+    bool disconnecting = false;  // the program asked for its end, which hasn't come yet
     ipc::CmBind bind;
     ipc::CmListen listen;
     ipc::CmResume resume;
