@@ -100,6 +100,12 @@ show "a device called mlx5_0 with two ports; a shell, and ibstat, which reads fi
 show_pair "two processes, RC queue pairs: ibv_rc_pingpong" ibv_rc_pingpong -g 0 -n 10000
 show_pair "latency of an 8 byte SEND" ib_send_lat -F -s 8 -n 10000
 show_pair "bandwidth of RDMA WRITE" ib_write_bw -F -n 2000
+show_pair "datagrams, with the GRH in front: ibv_ud_pingpong" ibv_ud_pingpong -g 0 -n 1000
+verbena run -- rping -s -C 3 >/dev/null 2>&1 &
+connects=$!
+sleep 0.5
+show "connections by RDMA CM: rping" verbena run -- rping -c -a 127.0.0.1 -C 3 -v
+wait "$connects" || { failed=$((failed + 1)); echo "  ** the server failed"; }
 show "all of this is served by one small process, which came and will go by itself" verbena agent status
 
 echo
@@ -107,5 +113,5 @@ if [ "$failed" -ne 0 ]; then
   echo "$failed of these failed; please report it with the output above."
   exit 1
 fi
-echo "${bold}What works:${plain} RC between processes of one host and between hosts; the list of programs is docs/COMPATIBILITY.md."
-echo "${bold}What comes next:${plain} RDMA CM, UC and UD, shared receive queues."
+echo "${bold}What works:${plain} RC, UC, UD, multicast and RDMA CM, on one host and between hosts; the list of programs is docs/COMPATIBILITY.md."
+echo "${bold}What comes next:${plain} shared receive queues, memory windows, XRC."

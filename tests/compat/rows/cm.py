@@ -61,6 +61,15 @@ PERFTEST = [
     perftest("write_lat", "ib_write_lat", "-R -n 100", "WRITE to and fro"),
     perftest("read_bw-q-4", "ib_read_bw", "-R -q 4 -n 200", "READ on 4 queue pairs", **AS_ROOT_ONLY),
     perftest("send_lat-ud", "ib_send_lat", "-R -c UD -n 100", "datagrams to and fro", **AS_ROOT_ONLY),
+    perftest("send_bw-ud", "ib_send_bw", "-R -c UD -s 1024 -n 100", "a stream of datagrams", **AS_ROOT_ONLY),
+    perftest("send_lat", "ib_send_lat", "-R -n 100", "SEND to and fro", **AS_ROOT_ONLY),
+    perftest("send_bw-e", "ib_send_bw", "-R -e -n 500", "with completion events", **AS_ROOT_ONLY),
+    perftest("send_bw-b", "ib_send_bw", "-R -b -n 500", "both ways", **AS_ROOT_ONLY),
+    perftest("write_bw", "ib_write_bw", "-R -n 500", "a stream of WRITE", **AS_ROOT_ONLY),
+    perftest("write_bw-q-4", "ib_write_bw", "-R -q 4 -n 200", "WRITE on 4 queue pairs", **AS_ROOT_ONLY),
+    perftest("read_lat", "ib_read_lat", "-R -n 100", "READ after READ", **AS_ROOT_ONLY),
+    perftest("atomic_bw", "ib_atomic_bw", "-R -n 200", "a stream of fetch-and-add", **AS_ROOT_ONLY),
+    perftest("atomic_lat", "ib_atomic_lat", "-R -n 100", "fetch-and-add after fetch-and-add", **AS_ROOT_ONLY),
 ]
 
 
