@@ -19,7 +19,7 @@ tgtadm --lld iser --mode target --op bind --tid 1 --initiator-name {US}
 for tool in iscsi-inq iscsi-readcapacity16; do
   timeout 20 {{verbena}} run -- $tool -i {US} iser://10.77.0.1:3260/{DISK}/1 || {{ cat {{tmp}}/tgtd.log; exit 1; }}
 done
-timeout 20 {{verbena}} run -- iscsi-ls -i {US} 'iscsi://10.77.0.1:3260/?iser' || true  # see the remark
+timeout 20 {{verbena}} run -- stdbuf -oL iscsi-ls -i {US} 'iscsi://10.77.0.1:3260/?iser' || true  # see the remark
 kill -9 $!
 """
 
