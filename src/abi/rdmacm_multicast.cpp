@@ -35,7 +35,7 @@ base::Result<void> join(CmId& id, const sockaddr* address, bool send_only, void*
   made->context = context;
   std::memcpy(made->mgid.raw, group->bytes, sizeof made->mgid.raw);
   if (!send_only) {
-    auto joined = client::GroupJoin::join(*group, id.place.interface);
+    auto joined = client::join_group(*group, id.place.interface);
     if (!joined) return std::unexpected(joined.error());
     made->join = std::move(*joined);
   }

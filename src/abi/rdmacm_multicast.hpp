@@ -11,8 +11,8 @@ struct Membership {
   ipc::CmAddress group;
   ibv_gid mgid{};
   void* context = nullptr;
-  client::GroupJoin join;  // the socket's; empty where the id only sends
-  bool attached = false;   // the id's queue pair was attached by us
+  net::GroupMembership join;  // the socket's; empty where the id only sends
+  bool attached = false;      // the id's queue pair was attached by us
 };
 
 }  // namespace verbena::abi

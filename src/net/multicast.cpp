@@ -1,11 +1,18 @@
 #include "net/multicast.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
 
 namespace verbena::net {
 namespace {
@@ -29,17 +36,68 @@ int change(int socket, const Address& group, uint32_t interface, bool joins) {
   return result == 0 ? 0 : errno;
 }
 
-}  // namespace
+// By the socket's inode, which its copies share and a child of fork() with a slot of its own doesn't.
+using Key = std::tuple<ino_t, std::array<uint8_t, 16>, uint32_t>;
 
-base::Result<void> join(int socket, const Address& group, uint32_t interface) {
-  const int error = change(socket, group, interface, true);
-  if (error == 0 || error == EADDRINUSE) return {};
-  return base::fail(error, fmt::format("the multicast group {} can't be joined on interface {}: {}",
-                                       to_text(group), interface, std::strerror(error)));
+std::mutex shares_mutex;
+// Leaked, since threads may outlive main.
+std::map<Key, unsigned>& shares() {
+  static auto* const made = new std::map<Key, unsigned>;
+  return *made;
 }
 
-void leave(int socket, const Address& group, uint32_t interface) {
-  (void)change(socket, group, interface, false);
+Key key_of(int socket, const Address& group, uint32_t interface) {
+  struct stat st {};
+  (void)::fstat(socket, &st);
+  return {st.st_ino, group.bytes, interface};
+}
+
+}  // namespace
+
+base::Result<GroupMembership> GroupMembership::join(int socket, const Address& group, uint32_t interface) {
+  GroupMembership made;
+  base::UniqueFd copy(::fcntl(socket, F_DUPFD_CLOEXEC, 3));
+  if (!copy) return base::fail_errno("joining the group " + to_text(group));
+  made.socket_ = base::GuardedFd(std::move(copy));
+  made.group_ = group;
+  made.interface_ = interface;
+  made.owner_ = ::getpid();
+  const std::lock_guard lock(shares_mutex);
+  unsigned& sharers = shares()[key_of(socket, group, interface)];
+  // One that the socket has from an earlier owner of its slot is as good.
+  if (const int error = sharers == 0 ? change(socket, group, interface, true) : 0;
+      error != 0 && error != EADDRINUSE) {
+    shares().erase(key_of(socket, group, interface));
+    made.socket_.reset();
+    return base::fail(error, fmt::format("the multicast group {} can't be joined on interface {}: {}",
+                                         to_text(group), interface, std::strerror(error)));
+  }
+  ++sharers;
+  return made;
+}
+
+GroupMembership::GroupMembership(GroupMembership&& other) noexcept
+    : socket_(std::move(other.socket_)),
+      group_(other.group_),
+      interface_(other.interface_),
+      owner_(other.owner_) {}
+
+GroupMembership& GroupMembership::operator=(GroupMembership&& other) noexcept {
+  std::swap(socket_, other.socket_);
+  std::swap(group_, other.group_);
+  std::swap(interface_, other.interface_);
+  std::swap(owner_, other.owner_);
+  return *this;
+}
+
+GroupMembership::~GroupMembership() {
+  const int socket = socket_.get();
+  if (socket < 0 || owner_ != ::getpid()) return;
+  const std::lock_guard lock(shares_mutex);
+  const auto found = shares().find(key_of(socket, group_, interface_));
+  if (found == shares().end() || --found->second > 0) return;
+  shares().erase(found);
+  (void)change(socket, group_, interface_, false);
 }
 
 }  // namespace verbena::net

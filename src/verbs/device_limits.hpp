@@ -54,12 +54,10 @@ inline constexpr uint16_t kDefaultPkey = 0xffff;
 // 4.096 us * 2^15 = 134 ms: a peer's process may have to be scheduled before it answers.
 inline constexpr uint8_t kLocalCaAckDelay = 15;
 
-// What we do beyond the basics: RNR NAKs, port events, SRQ resize, windows of both kinds, send with
-// invalidate.
+// What we do beyond the basics: RNR NAKs, port events. Windows, send with invalidate and SRQs bring their
+// flags.
 inline constexpr unsigned kDeviceCapFlags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
-                                            IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-                                            IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |
-                                            IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+                                            IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
 
 // Timestamps are CLOCK_MONOTONIC in nanoseconds: all 64 bits count, at 1 GHz.
 inline constexpr uint64_t kCompletionTimestampMask = UINT64_MAX;

@@ -19,6 +19,7 @@
 #include "engine/rc_requester.hpp"
 #include "net/counter.hpp"
 #include "net/link.hpp"
+#include "net/multicast.hpp"
 #include "net/transmitter.hpp"
 #include "roce/greeting.hpp"
 #include "verbs/process.hpp"
@@ -146,9 +147,8 @@ class Port final : public verbs::Wire, private net::Sink {
   struct Membership {
     base::Qpn queue_pair;
     net::Address group;
-    std::vector<uint32_t> interfaces;
+    std::vector<net::GroupMembership> joins;  // one an interface
   };
-  void leave_unless_shared(const Membership& membership);
   void on_packet(const net::Received& received) override;
   [[nodiscard]] Drop take_multicast(const net::Received& received);
   [[nodiscard]] Drop take(const net::Received& received);

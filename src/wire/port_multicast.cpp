@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "net/multicast.hpp"
 #include "wire/port.hpp"
 
 namespace verbena::wire {
@@ -18,13 +17,13 @@ base::Result<void> Port::attach(base::Qpn queue_pair, const net::Address& group,
   Membership membership{queue_pair, group, {}};
   base::Result<void> failed = base::fail(ENODEV, "the queue pair's port has no interface");
   for (const uint32_t interface : interfaces) {
-    if (auto joined = net::join(link_->fd(), group, interface); joined)
-      membership.interfaces.push_back(interface);
+    if (auto joined = net::GroupMembership::join(link_->fd(), group, interface); joined)
+      membership.joins.push_back(std::move(*joined));
     else
-      failed = joined;
+      failed = std::unexpected(joined.error());
   }
   // Some interfaces can't: a tunnel, or one without that family.
-  if (membership.interfaces.empty()) return failed;
+  if (membership.joins.empty()) return failed;
   memberships_.push_back(std::move(membership));
   return {};
 }
@@ -37,28 +36,13 @@ base::Result<void> Port::detach(base::Qpn queue_pair, const net::Address& group)
   if (found == memberships_.end())
     return base::fail(EINVAL,
                       fmt::format("QP 0x{:06x} isn't attached to {}", queue_pair.value, net::to_text(group)));
-  const Membership left = std::move(*found);
   memberships_.erase(found);
-  leave_unless_shared(left);
   return {};
 }
 
 void Port::detach_all(base::Qpn queue_pair) {
   const std::lock_guard lock(receiving_);
-  std::vector<Membership> left;
-  for (const auto& known : memberships_)
-    if (known.queue_pair == queue_pair) left.push_back(known);
   std::erase_if(memberships_, [&](const Membership& known) { return known.queue_pair == queue_pair; });
-  for (const auto& membership : left) leave_unless_shared(membership);
-}
-
-void Port::leave_unless_shared(const Membership& membership) {
-  for (const uint32_t interface : membership.interfaces) {
-    const bool shared = std::ranges::any_of(memberships_, [&](const Membership& other) {
-      return other.group == membership.group && std::ranges::count(other.interfaces, interface) > 0;
-    });
-    if (!shared) net::leave(link_->fd(), membership.group, interface);
-  }
 }
 
 Drop Port::take_multicast(const net::Received& received) {
