@@ -27,15 +27,16 @@ bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, ibv_wc& compl
   if (now == IBV_QPS_RTR && !std::exchange(established_, true)) raise(IBV_EVENT_COMM_EST);
 
   if (record.kind == arena::RecordKind::kFail) {
-    failed = failing_ = true;
-    failure_ = static_cast<Verdict>(record.length);
+    const auto why = static_cast<Verdict>(record.length);
     const bool consumes = (record.flags & arena::kHasImm) != 0 && !receive_->empty();
-    if (failure_ == Verdict::kTooLong && !receive_->empty())
-      return receive_failed(completion, IBV_WC_LOC_LEN_ERR, failure_);
-    if (failure_ == Verdict::kBadReceive && !receive_->empty())
-      return receive_failed(completion, IBV_WC_LOC_PROT_ERR, failure_);
-    if (consumes && engine::nak_of(failure_) == engine::Nak::kRemoteAccess)
-      return receive_failed(completion, IBV_WC_LOC_ACCESS_ERR, failure_);
+    const auto completes = [&](ibv_wc_status status) {
+      return fail_receive(completion, status, why, failed);
+    };
+    if (why == Verdict::kTooLong && !receive_->empty()) return completes(IBV_WC_LOC_LEN_ERR);
+    if (why == Verdict::kBadReceive && !receive_->empty()) return completes(IBV_WC_LOC_PROT_ERR);
+    if (consumes && engine::nak_of(why) == engine::Nak::kRemoteAccess)
+      return completes(IBV_WC_LOC_ACCESS_ERR);
+    failed = note_failure(why, false);
     return false;
   }
   const bool datagram = record.kind == arena::RecordKind::kDatagram;
@@ -48,18 +49,15 @@ bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, ibv_wc& compl
       record.length <= kMaxMessageBytes && (record.kind != arena::RecordKind::kPlaced || receive_->empty() ||
                                             record.length <= receive_->front().entry->capacity.get());
   if (!known || !taken.sane || !fits || receive_->empty()) {  // no honest peer sends that
-    failed = failing_ = true;
-    failure_ = Verdict::kCorrupt;
+    failed = note_failure(Verdict::kCorrupt, false);
     return false;
   }
   const auto front = receive_->front();
   if (has_bytes)
     if (const auto status = scatter(datagram ? taken.bytes.subspan(sizeof(uint32_t)) : taken.bytes, front);
-        status != IBV_WC_SUCCESS) {
-      failed = failing_ = true;
-      failure_ = status == IBV_WC_LOC_LEN_ERR ? Verdict::kTooLong : Verdict::kBadReceive;
-      return receive_failed(completion, status, failure_);
-    }
+        status != IBV_WC_SUCCESS)
+      return fail_receive(completion, status,
+                          status == IBV_WC_LOC_LEN_ERR ? Verdict::kTooLong : Verdict::kBadReceive, failed);
   completion = {};
   completion.wr_id = front.wr_id;
   completion.status = IBV_WC_SUCCESS;
@@ -104,16 +102,24 @@ ibv_wc_status QueuePair::scatter(std::span<const std::byte> bytes, const Receive
   return IBV_WC_SUCCESS;
 }
 
-bool QueuePair::receive_failed(ibv_wc& completion, ibv_wc_status status, Verdict why) {
+bool QueuePair::fail_receive(ibv_wc& completion, ibv_wc_status status, Verdict why, bool& failed) {
   completion = {};
   completion.wr_id = receive_->front().wr_id;
   completion.status = status;
   completion.opcode = IBV_WC_RECV;
   completion.qp_num = number_.value;
   completion.vendor_err = static_cast<uint32_t>(why);
-  failure_completed_ = true;
+  failed = note_failure(why, true);
   explain_receive_failure(*this, completion, why);
   receive_->pop();
+  return true;
+}
+
+// `failing_` comes last: fail_as_responder() may look at any time, and it has another lock.
+bool QueuePair::note_failure(Verdict why, bool completed) {
+  failure_ = why;
+  failure_completed_ = completed;
+  failing_ = true;
   return true;
 }
 

@@ -125,7 +125,8 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   void raise(ibv_event_type type);
   [[nodiscard]] RetryRules rules() const;
   void describe_datagram(const arena::RingConsumer::Taken& taken, ibv_wc& completion) const;
-  bool receive_failed(ibv_wc& completion, ibv_wc_status status, engine::Verdict why);
+  bool fail_receive(ibv_wc& completion, ibv_wc_status status, engine::Verdict why, bool& failed);
+  bool note_failure(engine::Verdict why, bool completed);
   [[nodiscard]] ibv_wc_status scatter(std::span<const std::byte> bytes, const ReceiveQueue::Front& front);
   [[nodiscard]] bool may_fail() const { return state() != IBV_QPS_ERR && state() != IBV_QPS_RESET; }
 
