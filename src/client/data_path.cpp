@@ -16,6 +16,8 @@ namespace {
 
 // While the program polls it does everything itself; so long after its last poll the helper steps in.
 constexpr base::Duration kAfterLastPoll = std::chrono::microseconds(200);
+// The same where packets lie in the socket though the program polls.
+constexpr base::Duration kDoubt = std::chrono::microseconds(20);
 // Letters come in bursts: a helper that has read one stays awake for the next.
 constexpr base::Duration kReadingOn = std::chrono::microseconds(50);
 
@@ -150,12 +152,14 @@ void DataPath::read_letters(bool alone) {
 base::Instant DataPath::help(base::Instant now) {
   exchange_->self().set_helper_sleeps(false);
   const uint64_t polls = process_.polls();
-  const bool alone = alone_ = std::exchange(polls_seen_, polls) == polls;
+  if (std::exchange(polls_seen_, polls) != polls) polled_at_ = now;
+  // One long poll or post may take a while by itself.
+  const bool alone = alone_ = now - polled_at_ >= (suspects_ ? kDoubt : kAfterLastPoll);
   if (exchange_->has_letters()) read_letters(alone);
   look_at_bells();
   if (!alone) return process_.wire_active() ? stand_by(now) : now + kAfterLastPoll;
 
-  const bool worked = process_.work();
+  const bool worked = work_on();
   if (std::exchange(suspects_, false) && worked) {
     watches_ = true;
     in_vain_ = trust_ = 0;
@@ -170,9 +174,18 @@ base::Instant DataPath::help(base::Instant now) {
   return std::min({next, process_.pending().next_due(), wire_due()});
 }
 
+// What comes by the network comes in bursts: to sleep after each run would cost more than the run.
+bool DataPath::work_on() {
+  constexpr unsigned kMostRounds = 16;
+  unsigned rounds = 0;
+  while (process_.work() && ++rounds < kMostRounds && process_.wire_active() &&
+         process_.polls() == polls_seen_) {
+  }
+  return rounds > 0;
+}
+
 // The program polls, and so sees to its own timers.
 base::Instant DataPath::stand_by(base::Instant now) {
-  constexpr base::Duration kDoubt = std::chrono::microseconds(20);
   constexpr unsigned kPatience = 8;
   constexpr unsigned kMostTrust = 63;
   port_->promise({});

@@ -43,6 +43,7 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   void wake_own_helper();
   void read_letters(bool alone);
   bool look_at_bells();
+  bool work_on();
   void lose(const std::shared_ptr<local::Neighbour>& neighbour);
   [[nodiscard]] base::Instant wire_due();
   [[nodiscard]] base::Instant stand_by(base::Instant now);
@@ -56,7 +57,8 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   // The helper thread's own.
   std::vector<std::shared_ptr<local::Neighbour>> watched_;
   uint64_t polls_seen_ = 0;
-  bool alone_ = true;  // nobody else polls
+  base::Instant polled_at_{};  // when they were last seen to have changed
+  bool alone_ = true;          // nobody else polls
   // A program that polls now and then but waits for a peer's WRITE in memory needs us in between: then we
   // watch the socket though it polls, as long as we find something there before it does.
   bool suspects_ = false;  // packets lay in the socket though it had polled

@@ -3,6 +3,7 @@
 #include <libdeflate.h>
 
 #include <algorithm>
+#include <bitset>
 #include <cstring>
 
 #include "base/check.hpp"
@@ -19,13 +20,13 @@ constexpr uint8_t kUdpProtocol = 17;
 constexpr uint16_t kDontFragment = 0x4000;
 constexpr std::array<uint8_t, 12> kMappedPrefix{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-// What the CRC takes before the rest of the packet: 8 bytes of ones where InfiniBand has its LRH, the IP and
-// UDP headers, and the BTH. Fields that change on the way are ones: hop limits, traffic classes, the flow
-// label, checksums, and the BTH's byte of FECN and BECN.
+// What the CRC takes before the packet's own bytes: 8 bytes of ones where InfiniBand has its LRH, and the IP
+// and UDP headers. Fields that change on the way are ones: hop limits, traffic classes, the flow label,
+// checksums.
 class Front {
  public:
-  Front(const Flow& flow, uint16_t id, std::span<const std::byte> transport) {
-    const size_t udp_length = kUdpBytes + transport.size() + kIcrcBytes;
+  Front(const Flow& flow, uint16_t id, size_t transport_bytes) {
+    const size_t udp_length = kUdpBytes + transport_bytes + kIcrcBytes;
     put_ones(8);
     if (flow.ipv4()) {
       put<uint8_t>(0x45);
@@ -50,8 +51,6 @@ class Front {
     put(flow.destination_port);
     put(static_cast<uint16_t>(udp_length));
     put<uint16_t>(0xffff);
-    put_bytes(transport.data(), kBthBytes);
-    bytes_[size_ - kBthBytes + 4] = std::byte{0xff};
   }
 
   [[nodiscard]] uint32_t crc() const { return libdeflate_crc32(0, bytes_.data(), size_); }
@@ -71,9 +70,39 @@ class Front {
     size_ += count;
   }
 
-  std::array<std::byte, 8 + kIpv6Bytes + kUdpBytes + kBthBytes> bytes_;
+  std::array<std::byte, 8 + kIpv6Bytes + kUdpBytes> bytes_;
   size_t size_ = 0;
 };
+
+// Most packets have their front in common with the one before: of a run all but the ID.
+class KnownFronts {
+ public:
+  uint32_t crc(const Flow& flow, uint16_t id, size_t transport_bytes) {
+    if (id >= kSegmentLimit) return Front(flow, id, transport_bytes).crc();
+    if (transport_bytes != transport_bytes_ || !(flow == flow_)) {
+      flow_ = flow;
+      transport_bytes_ = transport_bytes;
+      known_.reset();
+    }
+    if (!known_[id]) {
+      crcs_[id] = Front(flow, id, transport_bytes).crc();
+      known_.set(id);
+    }
+    return crcs_[id];
+  }
+
+ private:
+  Flow flow_;
+  size_t transport_bytes_ = 0;  // 0: none yet
+  std::bitset<kSegmentLimit> known_;
+  std::array<uint32_t, kSegmentLimit> crcs_;
+};
+
+// A thread that sends and receives has a few kinds of packets at a time.
+KnownFronts& known_fronts(const Flow& flow, size_t transport_bytes) {
+  thread_local std::array<KnownFronts, 4> known;
+  return known[(flow.source_port ^ transport_bytes / 4) % known.size()];
+}
 
 // Polynomials over GF(2) modulo CRC-32's, lowest degree in bit 31, as the CRC itself has them.
 constexpr uint32_t kPolynomial = 0xedb88320;
@@ -120,9 +149,13 @@ bool Flow::ipv4() const {
 
 uint32_t icrc(const Flow& flow, uint16_t id, std::span<const std::byte> transport) {
   CHECK(transport.size() >= kBthBytes);
-  const Front front(flow, id, transport);
+  std::array<std::byte, kBthBytes> bth;
+  std::memcpy(bth.data(), transport.data(), kBthBytes);
+  bth[4] = std::byte{0xff};  // FECN and BECN change on the way
+  uint32_t crc = known_fronts(flow, transport.size()).crc(flow, id, transport.size());
+  crc = libdeflate_crc32(crc, bth.data(), kBthBytes);
   const auto rest = transport.subspan(kBthBytes);
-  return libdeflate_crc32(front.crc(), rest.data(), rest.size());
+  return libdeflate_crc32(crc, rest.data(), rest.size());
 }
 
 void append_icrc(const Flow& flow, uint16_t id, std::span<std::byte> packet) {

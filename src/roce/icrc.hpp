@@ -19,6 +19,7 @@ struct Flow {
   uint16_t source_port = 0;
   uint16_t destination_port = 4791;
 
+  bool operator==(const Flow&) const = default;
   [[nodiscard]] bool ipv4() const;
 };
 

@@ -93,7 +93,9 @@ int CompletionQueue::poll(int count, ibv_wc* completions) {
     // than dropped for want of a receive. Only, other queues must not starve.
     if (taken > 0 && polls_.load(std::memory_order_relaxed) % kWorkAnyway != 0) return taken;
     worked = true;
-    if (!process_.work() || taken > 0) return taken;
+    const bool found = process_.work();
+    note_post();  // that may have taken long
+    if (!found || taken > 0) return taken;
   }
 }
 

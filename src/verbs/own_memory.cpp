@@ -296,6 +296,10 @@ void store_ascending(std::byte* to, const std::byte* from, size_t length) {
   }
 }
 
+bool accessible(const void* data, size_t length, Access access) {
+  return prove(data, length, access) == Proof::kAccessible;
+}
+
 bool prove_and_copy(void* to, const void* from, size_t length, Tail tail, Access access, ProofStamp& stamp,
                     uintptr_t proof_end) {
   if (length == 0) return true;

@@ -209,6 +209,9 @@ inline void copy_in_order(void* to, const void* from, size_t length, engine::Tai
   }
 }
 
+// Faults it in as an access would, without touching a byte. False: it isn't there, or nobody can tell.
+[[nodiscard]] bool accessible(const void* data, size_t length, Access access);
+
 // What place() and fetch() do when the stamp doesn't cover the program's memory: prove it, copy, renew. What
 // follows, up to `proof_end`, is proven with it where it can be: a long message comes in many pieces.
 [[nodiscard]] bool prove_and_copy(void* to, const void* from, size_t length, engine::Tail tail, Access access,

@@ -74,6 +74,8 @@ class Responder final : public engine::ResponderActions {
                                             uint64_t length);
   [[nodiscard]] engine::Verdict put(const arena::Record& record, std::span<const iovec> from,
                                     uint64_t length);
+  [[nodiscard]] bool move_in_burst(const engine::RemoteRange& range, uint32_t access, const iovec& packet,
+                                   engine::Tail tail, bool reading) const;
   [[nodiscard]] engine::Verdict move_packet(const iovec& packet, const Region& region, engine::Tail tail,
                                             bool reading) const;
   [[nodiscard]] engine::Verdict find(const engine::RemoteRange& range, uint32_t access, Region& region) const;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "verbs/access_burst.hpp"
 #include "verbs/device_limits.hpp"
 #include "verbs/responder.hpp"
 #include "verbs/scatter.hpp"
@@ -80,6 +81,9 @@ Verdict Responder::move(const RemoteRange& range, uint32_t access, std::span<con
                         bool reading) {
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
   if (range.length == 0) return Verdict::kDone;
+  if (requester_.by_network && range.length >= kPartOfMore &&
+      move_in_burst(range, access, ours.front(), tail, reading))
+    return Verdict::kDone;
   HazardGuard guard(*owner_, requester_.accessor);
   if (!guard.add(range.key)) return Verdict::kNoRoom;
   guard.seal();
@@ -92,6 +96,19 @@ Verdict Responder::move(const RemoteRange& range, uint32_t access, std::span<con
   const iovec theirs{reinterpret_cast<void*>(region.address), range.length};
   auto& memory = owner_->memory();
   return verdict_of(reading ? memory.read(ours, {&theirs, 1}, tail) : memory.write(ours, {&theirs, 1}, tail));
+}
+
+bool Responder::move_in_burst(const RemoteRange& range, uint32_t access, const iovec& packet, Tail tail,
+                              bool reading) const {
+  std::byte* const memory = AccessBurst::find({*owner_, requester_.accessor, AccessSide::kTarget},
+                                              {range.key, range.address, range.length, domain_, access},
+                                              reading ? Access::kRead : Access::kWrite);
+  if (memory == nullptr) return false;
+  if (reading)
+    copy_in_order(packet.iov_base, memory, range.length, Tail::kAnyOrder);
+  else
+    copy_in_order(memory, packet.iov_base, range.length, tail);
+  return true;
 }
 
 Verdict Responder::move_packet(const iovec& packet, const Region& region, Tail tail, bool reading) const {

@@ -1,11 +1,14 @@
 #include "wire/port.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 
 #include "roce/codec.hpp"
 #include "roce/greeting.hpp"
 #include "roce/icrc.hpp"
 #include "roce/mad.hpp"
+#include "verbs/access_burst.hpp"
 #include "verbs/queue_owner.hpp"
 #include "verbs/queue_pair.hpp"
 
@@ -58,7 +61,12 @@ bool Port::drive(base::Instant now) {
   {
     const verbs::HeldBells bells;  // rung when all below is sent
     const std::unique_lock lock(receiving_, std::try_to_lock);
-    if (!lock) return false;
+    if (!lock) {
+      // Whoever holds it may wait for this very core.
+      ::sched_yield();
+      return false;
+    }
+    const verbs::AccessBurst memory;
     now_ = now;
     worked = link_->receive(*this, kReceiveBudget) > 0;
     for (Connection* connection : dirty_) {

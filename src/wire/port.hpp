@@ -22,6 +22,7 @@
 #include "net/multicast.hpp"
 #include "net/transmitter.hpp"
 #include "roce/greeting.hpp"
+#include "verbs/access_burst.hpp"
 #include "verbs/process.hpp"
 #include "verbs/send_queue.hpp"
 #include "wire/acquaintances.hpp"
@@ -121,6 +122,7 @@ class Port final : public verbs::Wire, private net::Sink {
     base::Instant now_;
     bool paced_;
     std::lock_guard<base::Lock> lock_;
+    verbs::AccessBurst memory_;
     std::span<std::byte> space_;
   };
 

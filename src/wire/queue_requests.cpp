@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include "verbs/access_burst.hpp"
 #include "verbs/request_memory.hpp"
 #include "verbs/scatter.hpp"
 
@@ -13,6 +14,8 @@ using engine::Verdict;
 using verbs::SendRequest;
 
 namespace {
+
+constexpr size_t kPartOfMore = 1024;  // a packet so long is likely to be one of many
 
 // A NAK tells a class of reasons only; what exactly it was the peer's own sentence says.
 ibv_wc_status status_of(RequestStatus status) {
@@ -85,10 +88,29 @@ bool QueueRequests::readable(const SendRequest& request) const {
                               fetches ? IBV_ACCESS_LOCAL_WRITE : 0, whole) == Verdict::kDone;
 }
 
+// The part of a long message that lies in one piece.
+std::byte* QueueRequests::in_burst(const SendRequest& request, uint64_t offset, size_t length,
+                                   verbs::Access access) const {
+  if (length < kPartOfMore || request.piece_count != 1 || request.inline_data != nullptr) return nullptr;
+  const ibv_sge& piece = request.pieces[0];
+  return verbs::AccessBurst::find(
+      {*self_, process_.slot(), verbs::AccessSide::kRequester},
+      {.key = piece.lkey,
+       .address = piece.addr + offset,
+       .length = length,
+       .domain = domain_,
+       .access = access == verbs::Access::kWrite ? uint32_t{IBV_ACCESS_LOCAL_WRITE} : 0},
+      access);
+}
+
 bool QueueRequests::gather(uint32_t number, uint64_t offset, std::span<std::byte> into) {
   const auto queue = queue_.lock();
   if (!queue) return false;
   const SendRequest& request = queue->request(first_ + number);
+  if (const auto* memory = in_burst(request, offset, into.size(), verbs::Access::kRead)) {
+    verbs::copy_in_order(into.data(), memory, into.size(), engine::Tail::kAnyOrder);
+    return true;
+  }
   verbs::HazardGuard guard(*self_, process_.slot(), verbs::AccessSide::kRequester);
   verbs::RequestSlice part;
   return verbs::guard_request(guard, request) &&
@@ -102,6 +124,10 @@ bool QueueRequests::scatter(uint32_t number, uint64_t offset, std::span<const st
   const auto queue = queue_.lock();
   if (!queue) return false;
   const SendRequest& request = queue->request(first_ + number);
+  if (auto* memory = in_burst(request, offset, from.size(), verbs::Access::kWrite)) {
+    verbs::copy_in_order(memory, from.data(), from.size(), tail);
+    return true;
+  }
   verbs::HazardGuard guard(*self_, process_.slot(), verbs::AccessSide::kRequester);
   verbs::RequestSlice part;
   return verbs::guard_request(guard, request) &&

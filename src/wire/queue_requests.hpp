@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/request.hpp"
+#include "verbs/own_memory.hpp"
 #include "verbs/process.hpp"
 #include "verbs/queue_owner.hpp"
 #include "verbs/send_path.hpp"
@@ -37,6 +38,9 @@ class QueueRequests final : public engine::RequesterHost {
   void ended(uint32_t number, engine::RequestStatus status) override;
 
  private:
+  [[nodiscard]] std::byte* in_burst(const verbs::SendRequest& request, uint64_t offset, size_t length,
+                                    verbs::Access access) const;
+
   verbs::Process& process_;
   std::shared_ptr<verbs::QueueOwner> self_;
   uint32_t domain_;

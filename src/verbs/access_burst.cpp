@@ -1,0 +1,46 @@
+#include "verbs/access_burst.hpp"
+
+#include <algorithm>
+
+namespace verbena::verbs {
+namespace {
+
+constexpr uint64_t kBlock = 64 << 10;  // proven at a time
+// A burst that lasts longer, for its thread may lose the core, proves anew.
+constexpr uint32_t kBelievedMicroseconds = 20;
+
+}  // namespace
+
+thread_local AccessBurst* AccessBurst::current_ = nullptr;
+
+std::byte* AccessBurst::Held::find(const Side& side, const KeyUse& use, Access access) {
+  const uint64_t offset = use.address - use_.address;
+  if (guard_ && owner_ == &side.owner && use_.key == use.key && use_.domain == use.domain &&
+      use_.access == use.access && offset <= use_.length && use.length <= use_.length - offset &&
+      ProofClock::within(proven_at_, ProofClock::now(), kBelievedMicroseconds))
+    return base_ + offset;
+  guard_.reset();
+  std::byte* const found = look_up(side, use, access);
+  if (found == nullptr) guard_.reset();
+  return found;
+}
+
+std::byte* AccessBurst::Held::look_up(const Side& side, const KeyUse& use, Access access) {
+  guard_.emplace(side.owner, side.accessor, side.side);
+  if (!guard_->add(use.key)) return nullptr;
+  guard_->seal();
+  Region region;
+  if (check_key(side.owner.arena(), use, region) != engine::Verdict::kDone) return nullptr;
+  const uint64_t length = std::max(use.length, std::min(kBlock, region.end - region.address));
+  auto* const data = reinterpret_cast<std::byte*>(region.address);
+  const uint64_t now = ProofClock::now();
+  if (!accessible(data, length, access)) return nullptr;
+  owner_ = &side.owner;
+  use_ = use;
+  use_.length = length;
+  base_ = data;
+  proven_at_ = now;
+  return data;
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,57 @@
+// The program's memory as a burst of packets meets it: looked up, guarded and proven for the first of them,
+// used for all that follow in the same region.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/numbers.hpp"
+#include "verbs/key_check.hpp"
+#include "verbs/own_memory.hpp"
+#include "verbs/queue_owner.hpp"
+
+namespace verbena::verbs {
+
+// While it lives, this thread keeps what it found, a region for each side. A region that is given back
+// meanwhile waits for its end, so a burst is one turn of work and no longer.
+class AccessBurst {
+ public:
+  AccessBurst() : outer_(current_) { current_ = this; }
+  ~AccessBurst() { current_ = outer_; }
+  AccessBurst(const AccessBurst&) = delete;
+  AccessBurst& operator=(const AccessBurst&) = delete;
+
+  struct Side {
+    QueueOwner& owner;  // our own process
+    base::Slot accessor;
+    AccessSide side;
+  };
+  // Where those bytes lie, fit to be accessed plainly. Null: no burst goes on, or it isn't so simple.
+  [[nodiscard]] static std::byte* find(const Side& side, const KeyUse& use, Access access) {
+    return current_ == nullptr ? nullptr
+                               : current_->held_[static_cast<size_t>(side.side)].find(side, use, access);
+  }
+
+ private:
+  class Held {
+   public:
+    [[nodiscard]] std::byte* find(const Side& side, const KeyUse& use, Access access);
+
+   private:
+    [[nodiscard]] std::byte* look_up(const Side& side, const KeyUse& use, Access access);
+
+    std::optional<HazardGuard> guard_;
+    QueueOwner* owner_ = nullptr;
+    KeyUse use_;  // its address and length: what was proven
+    std::byte* base_ = nullptr;
+    uint64_t proven_at_ = 0;
+  };
+
+  static thread_local AccessBurst* current_;
+  AccessBurst* outer_;
+  std::array<Held, 2> held_;
+};
+
+}  // namespace verbena::verbs
