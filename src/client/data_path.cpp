@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -174,14 +175,23 @@ base::Instant DataPath::help(base::Instant now) {
   return std::min({next, process_.pending().next_due(), wire_due()});
 }
 
-// What comes by the network comes in bursts: to sleep after each run would cost more than the run.
+// What comes by the network comes in bursts. To sleep after each run costs more than the run, here and at the
+// sender, which has to wake us.
 bool DataPath::work_on() {
-  constexpr unsigned kMostRounds = 16;
-  unsigned rounds = 0;
-  while (process_.work() && ++rounds < kMostRounds && process_.wire_active() &&
-         process_.polls() == polls_seen_) {
+  constexpr base::Duration kLookingOn = std::chrono::microseconds(30);
+  constexpr base::Duration kMost = base::milliseconds(1);  // letters, bells and the agent wait meanwhile
+  if (!process_.work()) return false;
+  if (!process_.wire_active()) return true;
+  const base::Instant begun = base::now();
+  base::Instant last = begun;
+  for (base::Instant now = begun; now - last < kLookingOn && now - begun < kMost; now = base::now()) {
+    if (process_.polls() != polls_seen_ || exchange_->has_letters()) break;
+    if (process_.work())
+      last = now;
+    else
+      ::sched_yield();
   }
-  return rounds > 0;
+  return true;
 }
 
 // The program polls, and so sees to its own timers.

@@ -1,6 +1,7 @@
 #include "engine/rc_requester.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/check.hpp"
@@ -28,10 +29,12 @@ constexpr base::Duration kMostPatience = base::seconds(2);
 RcRequester::RcRequester(const RcRequesterConfig& config, RequesterHost& host)
     : config_(config),
       host_(host),
-      requests_(std::max(config.capacity, 1u)),
+      requests_(std::bit_ceil(std::max(config.capacity, 1u))),
+      mask_(static_cast<uint32_t>(requests_.size() - 1)),
       next_psn_(config.first_psn),
       end_psn_(config.first_psn),
       window_(config.mtu + Window::kPacketOverhead, config.window_bytes) {
+  config_.capacity = std::max(config.capacity, 1u);
   fetch_ends_.reserve(config.fetches);
 }
 

@@ -36,7 +36,7 @@ class RcRequester {
  public:
   RcRequester(const RcRequesterConfig& config, RequesterHost& host);
 
-  [[nodiscard]] bool full() const { return tail_ - head_ == requests_.size(); }
+  [[nodiscard]] bool full() const { return tail_ - head_ == config_.capacity; }
   // Nothing waits and nothing is under way.
   [[nodiscard]] bool idle() const { return head_ == tail_; }
   [[nodiscard]] bool failed() const { return failed_; }
@@ -75,8 +75,8 @@ class RcRequester {
     uint32_t messages_before = 0;  // that consume a receive
     bool unreadable = false;       // gather failed: ends so when its turn comes
   };
-  [[nodiscard]] Flight& at(uint32_t number) { return requests_[number % requests_.size()]; }
-  [[nodiscard]] const Flight& at(uint32_t number) const { return requests_[number % requests_.size()]; }
+  [[nodiscard]] Flight& at(uint32_t number) { return requests_[number & mask_]; }
+  [[nodiscard]] const Flight& at(uint32_t number) const { return requests_[number & mask_]; }
   [[nodiscard]] uint64_t cost_until(const Flight& flight, uint32_t packets) const;
   [[nodiscard]] uint64_t cost_acknowledged() const;
   [[nodiscard]] base::Psn unacknowledged() const;
@@ -110,7 +110,8 @@ class RcRequester {
 
   RcRequesterConfig config_;
   RequesterHost& host_;
-  std::vector<Flight> requests_;
+  std::vector<Flight> requests_;  // a power of two of them
+  uint32_t mask_;
   // head_ <= cursor_ <= tail_: ended | under way | being sent | waiting.
   uint32_t head_ = 0;
   uint32_t cursor_ = 0;

@@ -1,6 +1,7 @@
 #include "engine/uc_requester.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.hpp"
 #include "engine/message.hpp"
@@ -8,7 +9,10 @@
 namespace verbena::engine {
 
 UcRequester::UcRequester(const UcRequesterConfig& config, RequesterHost& host)
-    : config_(config), host_(host), requests_(std::max(config.capacity, 1u)), psn_(config.first_psn) {}
+    : config_(config),
+      host_(host),
+      requests_(std::bit_ceil(std::max(config.capacity, 1u))),
+      psn_(config.first_psn) {}
 
 void UcRequester::post(const Request& request) {
   CHECK(!full() && !request.fetches() && !request.invalidates);

@@ -1,6 +1,7 @@
 #include "engine/ud.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.hpp"
 #include "engine/message.hpp"
@@ -12,7 +13,10 @@ constexpr uint32_t kOwnQkey = 0x80000000;
 }
 
 UdRequester::UdRequester(const UdRequesterConfig& config, RequesterHost& host)
-    : config_(config), host_(host), requests_(std::max(config.capacity, 1u)), psn_(config.first_psn) {}
+    : config_(config),
+      host_(host),
+      requests_(std::bit_ceil(std::max(config.capacity, 1u))),
+      psn_(config.first_psn) {}
 
 void UdRequester::post(const DatagramRequest& request) {
   CHECK(!full() && request.request.kind == Request::Kind::kSend && !request.request.invalidates);

@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kBthBytes = 12;
 constexpr uint8_t kSolicitedBit = 0x80;
 constexpr uint8_t kMigratedBit = 0x40;
+constexpr unsigned kPadShift = 4;
 constexpr uint8_t kVersionMask = 0x0f;
 constexpr uint8_t kFecnBit = 0x80;
 constexpr uint8_t kBecnBit = 0x40;
@@ -53,7 +54,7 @@ void read_bth(Reader& from, Bth& bth) {
   bth.operation = static_cast<Operation>(opcode & 0x1f);
   bth.solicited = flags & kSolicitedBit;
   bth.migrated = flags & kMigratedBit;
-  bth.pad = flags >> 4 & 3;
+  bth.pad = flags >> kPadShift & 3;
   bth.pkey = from.take<uint16_t>();
   const auto destination = from.take<uint32_t>();
   bth.fecn = destination >> 24 & kFecnBit;
@@ -67,7 +68,7 @@ void read_bth(Reader& from, Bth& bth) {
 void write_bth(Writer& into, const Bth& bth, unsigned pad) {
   into.put(bth.opcode());
   into.put(static_cast<uint8_t>((bth.solicited ? kSolicitedBit : 0) | (bth.migrated ? kMigratedBit : 0) |
-                                (pad & 3) << 4));
+                                (pad & 3) << kPadShift));
   into.put(bth.pkey);
   const uint32_t congestion = (bth.fecn ? kFecnBit : 0u) | (bth.becn ? kBecnBit : 0u);
   into.put(congestion << 24 | (bth.destination.value & kLow24));
@@ -121,6 +122,18 @@ void write_extended(Writer& into, const OpcodeInfo& info, const Packet& packet) 
   if (info.ieth) into.put(packet.invalidate_key);
 }
 
+// By itself, so that the packet is made where the caller has it: it is large, and copied it costs more than
+// to read it.
+std::expected<Packet, ParseError> read_packet(std::span<const std::byte> transport, const OpcodeInfo& info,
+                                              std::span<const std::byte> payload) {
+  std::expected<Packet, ParseError> result;
+  Reader from(transport.data());
+  read_bth(from, result->bth);
+  read_extended(from, info, *result);
+  result->payload = payload;
+  return result;
+}
+
 void write_headers(const Packet& packet, const OpcodeInfo& info, unsigned pad, std::byte* at) {
   Writer into(at);
   write_bth(into, packet.bth, pad);
@@ -139,26 +152,22 @@ std::expected<Packet, ParseError> parse(std::span<const std::byte> transport) {
   if (!info.known) return std::unexpected(ParseError::kBadOpcode);
   if (transport.size() < info.header_bytes) return std::unexpected(ParseError::kTooShort);
 
-  std::expected<Packet, ParseError> result;
-  Reader from(transport.data());
-  read_bth(from, result->bth);
-  read_extended(from, info, *result);
-
   // Headers are whole words and padding makes the payload so. Whether a first or middle packet is full, and
   // so has no padding, is known to who knows the MTU.
   const auto body = transport.subspan(info.header_bytes);
   if (body.size() % 4 != 0 || (!info.payload && !body.empty())) {
     return std::unexpected(ParseError::kBadLength);
   }
-  if (result->bth.pad > body.size()) return std::unexpected(ParseError::kBadPad);
-  result->payload = body.first(body.size() - result->bth.pad);
-  return result;
+  const size_t pad = std::to_integer<uint8_t>(transport[1]) >> kPadShift & 3;
+  if (pad > body.size()) return std::unexpected(ParseError::kBadPad);
+
+  return read_packet(transport, info, body.first(body.size() - pad));
 }
 
-size_t emit_headers(const Packet& packet, std::span<std::byte> into) {
+size_t emit_headers(const Packet& packet, unsigned pad, std::span<std::byte> into) {
   const OpcodeInfo& info = packet.info();
   CHECK(info.known && into.size() >= info.header_bytes);
-  write_headers(packet, info, packet.bth.pad, into.data());
+  write_headers(packet, info, pad, into.data());
   return info.header_bytes;
 }
 

@@ -13,6 +13,7 @@ namespace verbena::roce {
 namespace {
 
 constexpr size_t kBthBytes = 12;
+constexpr size_t kCongestionAt = 4;  // the BTH's byte of FECN and BECN
 constexpr size_t kIpv4Bytes = 20;
 constexpr size_t kIpv6Bytes = 40;
 constexpr size_t kUdpBytes = 8;
@@ -80,6 +81,7 @@ class KnownFronts {
   uint32_t crc(const Flow& flow, uint16_t id, size_t transport_bytes) {
     if (id >= kSegmentLimit) return Front(flow, id, transport_bytes).crc();
     if (transport_bytes != transport_bytes_ || !(flow == flow_)) {
+      if (transport_bytes != transport_bytes_) mask_ = mask_of(transport_bytes);
       flow_ = flow;
       transport_bytes_ = transport_bytes;
       known_.reset();
@@ -91,9 +93,29 @@ class KnownFronts {
     return crcs_[id];
   }
 
+  // What it changes in the CRC of a packet of that length that its byte of FECN and BECN is ones instead of
+  // zeros.
+  [[nodiscard]] uint32_t mask() const { return mask_; }
+
  private:
+  static uint32_t mask_of(size_t transport_bytes) {
+    static constexpr std::array<std::byte, 256> kZeros{};
+    std::array<std::byte, kBthBytes> bth{};
+    uint32_t zeros = libdeflate_crc32(0, bth.data(), bth.size());
+    bth[kCongestionAt] = std::byte{0xff};
+    uint32_t ones = libdeflate_crc32(0, bth.data(), bth.size());
+    for (size_t rest = transport_bytes - kBthBytes; rest > 0;) {
+      const size_t part = std::min(rest, kZeros.size());
+      zeros = libdeflate_crc32(zeros, kZeros.data(), part);
+      ones = libdeflate_crc32(ones, kZeros.data(), part);
+      rest -= part;
+    }
+    return zeros ^ ones;
+  }
+
   Flow flow_;
   size_t transport_bytes_ = 0;  // 0: none yet
+  uint32_t mask_ = 0;
   std::bitset<kSegmentLimit> known_;
   std::array<uint32_t, kSegmentLimit> crcs_;
 };
@@ -149,13 +171,17 @@ bool Flow::ipv4() const {
 
 uint32_t icrc(const Flow& flow, uint16_t id, std::span<const std::byte> transport) {
   CHECK(transport.size() >= kBthBytes);
+  auto& fronts = known_fronts(flow, transport.size());
+  const uint32_t front = fronts.crc(flow, id, transport.size());
+  // FECN and BECN change on the way: ones are taken in their stead. Mostly they are zero, and what that
+  // changes is known.
+  if (transport[kCongestionAt] == std::byte{} && id < kSegmentLimit)
+    return libdeflate_crc32(front, transport.data(), transport.size()) ^ fronts.mask();
   std::array<std::byte, kBthBytes> bth;
   std::memcpy(bth.data(), transport.data(), kBthBytes);
-  bth[4] = std::byte{0xff};  // FECN and BECN change on the way
-  uint32_t crc = known_fronts(flow, transport.size()).crc(flow, id, transport.size());
-  crc = libdeflate_crc32(crc, bth.data(), kBthBytes);
+  bth[kCongestionAt] = std::byte{0xff};
   const auto rest = transport.subspan(kBthBytes);
-  return libdeflate_crc32(crc, rest.data(), rest.size());
+  return libdeflate_crc32(libdeflate_crc32(front, bth.data(), kBthBytes), rest.data(), rest.size());
 }
 
 void append_icrc(const Flow& flow, uint16_t id, std::span<std::byte> packet) {

@@ -25,11 +25,9 @@ class DatagramSink final : public engine::PacketSink {
     return std::span(bytes_).subspan(headers_, payload_bytes);
   }
   void commit(const roce::Packet& packet) override {
-    roce::Packet whole = packet;
-    whole.bth.pad = static_cast<uint8_t>(pad_);
-    CHECK(whole.info().header_bytes == headers_);
+    CHECK(packet.info().header_bytes == headers_);
     CHECK(headers_ + packet.payload.size() + pad_ + roce::kIcrcBytes == bytes_.size());
-    roce::emit_headers(whole, bytes_);
+    roce::emit_headers(packet, static_cast<unsigned>(pad_), bytes_);
     std::fill(bytes_.end() - static_cast<ptrdiff_t>(pad_ + roce::kIcrcBytes), bytes_.end(), std::byte{0});
     roce::append_icrc(network_.flow(from_, to_), 0, bytes_);
     network_.send({from_, to_, std::move(bytes_)});

@@ -261,12 +261,11 @@ std::span<std::byte> Port::Sending::room(uint8_t opcode, size_t payload_bytes) {
 }
 
 void Port::Sending::commit(const roce::Packet& packet) {
-  roce::Packet padded = packet;
   const size_t payload = packet.payload.size();
-  padded.bth.pad = static_cast<uint8_t>((4 - payload % 4) % 4);
-  const size_t headers = roce::emit_headers(padded, space_);
-  std::ranges::fill(space_.subspan(headers + payload, padded.bth.pad), std::byte{0});
-  const size_t bytes = headers + payload + padded.bth.pad + roce::kIcrcBytes;
+  const size_t pad = -payload & 3;
+  const size_t headers = roce::emit_headers(packet, static_cast<unsigned>(pad), space_);
+  std::ranges::fill(space_.subspan(headers + payload, pad), std::byte{0});
+  const size_t bytes = headers + payload + pad + roce::kIcrcBytes;
   port_.transmitter_.commit(route_, bytes);
   if (!paced_) return;
   if (const auto number = port_.pacing_.sent(route_, bytes, now_))

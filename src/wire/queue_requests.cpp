@@ -104,9 +104,7 @@ std::byte* QueueRequests::in_burst(const SendRequest& request, uint64_t offset, 
 }
 
 bool QueueRequests::gather(uint32_t number, uint64_t offset, std::span<std::byte> into) {
-  const auto queue = queue_.lock();
-  if (!queue) return false;
-  const SendRequest& request = queue->request(first_ + number);
+  const SendRequest& request = locked_->request(first_ + number);
   if (const auto* memory = in_burst(request, offset, into.size(), verbs::Access::kRead)) {
     verbs::copy_in_order(into.data(), memory, into.size(), engine::Tail::kAnyOrder);
     return true;
@@ -121,9 +119,7 @@ bool QueueRequests::gather(uint32_t number, uint64_t offset, std::span<std::byte
 
 bool QueueRequests::scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
                             engine::Tail tail) {
-  const auto queue = queue_.lock();
-  if (!queue) return false;
-  const SendRequest& request = queue->request(first_ + number);
+  const SendRequest& request = locked_->request(first_ + number);
   if (auto* memory = in_burst(request, offset, from.size(), verbs::Access::kWrite)) {
     verbs::copy_in_order(memory, from.data(), from.size(), tail);
     return true;

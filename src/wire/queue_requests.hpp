@@ -21,7 +21,10 @@ class QueueRequests final : public engine::RequesterHost {
   QueueRequests(verbs::Process& process, std::shared_ptr<verbs::QueueOwner> self, uint32_t domain)
       : process_(process), self_(std::move(self)), domain_(domain) {}
 
-  void serve(const std::shared_ptr<verbs::SendQueue>& queue) { queue_ = queue; }
+  void serve(const std::shared_ptr<verbs::SendQueue>& queue) {
+    queue_ = queue;
+    locked_ = queue.get();
+  }
   // A new requester, which counts from 0, begins with the first request that isn't handed over.
   std::shared_ptr<verbs::SendQueue> begin();
   // Null: the queue pair is being destroyed.
@@ -45,7 +48,8 @@ class QueueRequests final : public engine::RequesterHost {
   std::shared_ptr<verbs::QueueOwner> self_;
   uint32_t domain_;
   std::weak_ptr<verbs::SendQueue> queue_;
-  uint32_t first_ = 0;  // the queue's number of what is the requester's request 0
+  verbs::SendQueue* locked_ = nullptr;  // the same, for those who hold its lock, and so know that it is there
+  uint32_t first_ = 0;                  // the queue's number of what is the requester's request 0
 };
 
 }  // namespace verbena::wire

@@ -62,7 +62,7 @@ RC_GTEST_PROP(CodecProperty, ParseUndoesEmit, ()) {
   RC_ASSERT(!to_line(*parsed).empty());
 
   std::vector<std::byte> headers(packet.info().header_bytes);
-  RC_ASSERT(emit_headers(packet, headers) == headers.size());
+  RC_ASSERT(emit_headers(packet, packet.bth.pad, headers) == headers.size());
   RC_ASSERT(std::equal(headers.begin(), headers.end(), bytes.begin()));
 }
 

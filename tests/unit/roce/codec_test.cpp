@@ -77,9 +77,8 @@ TEST(Codec, EmitSaysWhenThereIsNoRoom) {
 
 TEST(Codec, HeadersAloneTakeThePadThatTheyAreGiven) {
   Packet packet;
-  packet.bth.pad = 3;
   std::array<std::byte, 12> room{};
-  EXPECT_EQ(12u, emit_headers(packet, room));
+  EXPECT_EQ(12u, emit_headers(packet, 3, room));
   EXPECT_EQ(std::byte{0x70}, room[1]);
 }
 
