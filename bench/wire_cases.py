@@ -10,7 +10,7 @@ from processes import environment, numbers, run_pair
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/compat"))
 import hosts  # noqa: E402 (the same namespaces and veth pair as the compatibility table's)
 
-OURS, TCP, UDP = "verbena", "tcp", "udp"
+OURS, TCP, UDP, FLOOR = "verbena", "tcp", "udp", "floor"
 BANDWIDTH_SIZES = (64 * KIB, MIB)
 SMALL = 8
 # "write" waits in memory alone, as ib_write_lat does: only the library's helper thread takes packets in then.
@@ -33,10 +33,11 @@ class Link:
     name: str
     what: str
     mtu: int = 0  # 0: loopback
+    payload: int = 4096  # of a full RoCE packet
 
 
 LINKS = (Link("lo", "loopback, `VERBENA_PATH=wire`"),
-         Link("veth-1500", "two network namespaces joined by veth, MTU 1500 (an RDMA MTU of 1024)", 1500),
+         Link("veth-1500", "two network namespaces joined by veth, MTU 1500 (an RDMA MTU of 1024)", 1500, 1024),
          Link("veth-9000", "the same, MTU 9000 (4096)", 9000))
 
 
@@ -61,7 +62,7 @@ def plan() -> list[WireCase]:
     """One round on one link; what is compared stands next to each other in time."""
     found = []
     for size in BANDWIDTH_SIZES:
-        found.append(WireCase("bandwidth", TCP, "stream", size))
+        found += [WireCase("bandwidth", who, "stream", size) for who in (TCP, FLOOR)]
         found += [WireCase("bandwidth", OURS, operation, size, buffer=buffer)
                   for buffer in (0, STOCK_BUFFER) for operation in ("write", "read")]
     found.append(WireCase("latency", UDP, "pingpong", SMALL))
@@ -77,16 +78,17 @@ class Ends:
 
     server: str  # address
     client_prefix: list[str] = field(default_factory=list)
+    payload: int = 4096
 
 
 def make_ends(link: Link) -> Ends:
     """In a network namespace of our own; see wire.py."""
     if link.mtu == 0:
         hosts.Host([]).ip("link set lo up")
-        return Ends("127.0.0.1")
+        return Ends("127.0.0.1", payload=link.payload)
     first, second = hosts.make_hosts(2, link.mtu)
     first.ip("link set lo up")
-    return Ends(hosts.ADDRESSES[0][0].split("/")[0], second.prefix)
+    return Ends(hosts.ADDRESSES[0][0].split("/")[0], second.prefix, link.payload)
 
 
 def pair(ends: Ends, bench: Bench, port: int, server: list, client: list, env: dict[str, str] | None = None) -> str:
@@ -99,6 +101,14 @@ def run_tcp(case: WireCase, ends: Ends, bench: Bench) -> Measured:
     count = iterations(case.size, each_us=0.7, bytes_per_us=4000, seconds=0.4)
     text = pair(ends, bench, port, [program, "serve", port, ends.server],
                 [program, "stream", port, case.size, count, ends.server])
+    return numbers(text, (BANDWIDTH_MIB_S,))
+
+
+def run_floor(case: WireCase, ends: Ends, bench: Bench) -> Measured:
+    port, program = bench.port(), bench.helpers / "floor_peer"
+    count = iterations(case.size, each_us=2, bytes_per_us=3000, seconds=0.4)
+    text = pair(ends, bench, port, [program, "serve", port, ends.server],
+                [program, "stream", port, case.size, count, ends.payload, ends.server])
     return numbers(text, (BANDWIDTH_MIB_S,))
 
 
@@ -139,7 +149,7 @@ def run_ours(case: WireCase, ends: Ends, bench: Bench) -> Measured:
     return {METRICS[case.measure]: found[METRICS[case.measure]]}
 
 
-RUNNERS = {OURS: run_ours, TCP: run_tcp, UDP: run_udp}
+RUNNERS = {OURS: run_ours, TCP: run_tcp, UDP: run_udp, FLOOR: run_floor}
 
 
 def run(case: WireCase, ends: Ends, bench: Bench) -> Measured:

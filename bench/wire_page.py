@@ -3,7 +3,8 @@ from collections import Counter
 
 from cases import number, size_name
 from page import filled, table, with_spread
-from wire_cases import LATENCY_OPERATIONS, LEAST_BANDWIDTH, LEAST_RATE, MOST_LATENCY, RATE_DEPTH, STOCK_BUFFER, TCP, UDP
+from wire_cases import (FLOOR, LATENCY_OPERATIONS, LEAST_BANDWIDTH, LEAST_RATE, MOST_LATENCY, RATE_DEPTH, STOCK_BUFFER,
+                        TCP, UDP)
 from wire_summary import MET, MISSED, OPEN, WireResults
 
 BUFFERS = {0: "as granted", STOCK_BUFFER: f"{STOCK_BUFFER:,} B"}
@@ -44,14 +45,17 @@ def bandwidth(document: dict, results: WireResults) -> str:
                     if results.value(**ours) is None:
                         continue
                     rows.append([link, f"{operation.upper()} {size_name(size)}", name, median(results.value(**ours)),
-                                 median(results.value(**case, who=TCP)), *judged(find(document, **ours))])
+                                 median(results.value(**case, who=FLOOR)), median(results.value(**case, who=TCP)),
+                                 *judged(find(document, **ours))])
     if not rows:
         return ""
     note = filled(f"""One TCP stream (cubic) over the same link beside it; at least {LEAST_BANDWIDTH} of it is aimed at.
+        The floor is what no RoCEv2 in software can do without (`floor_peer.c`): a copy and a CRC of each packet at each
+        end, TCP having neither, and nothing else of an engine.
         The receive buffer is what the kernel grants of 4 MiB, and as on a stock machine (`VERBENA_RECEIVE_BUFFER`); TCP's
         is the kernel's own business.""")
     return f"### Bandwidth\n{note}\n\n" + \
-        table(["link", "", "receive buffer", "Verbena, MiB/s", "TCP, MiB/s", "ratio", "aim"], rows)
+        table(["link", "", "receive buffer", "Verbena, MiB/s", "floor, MiB/s", "TCP, MiB/s", "ratio", "aim"], rows)
 
 
 def latency(document: dict, results: WireResults) -> str:
