@@ -55,9 +55,9 @@ base::Result<ibv_srq*> create_ex(ibv_context* context, ibv_srq_init_attr_ex* att
     return base::fail(EOPNOTSUPP, "shared receive queues that match tags aren't there");
   if (type == IBV_SRQT_XRC) return base::fail(EOPNOTSUPP, "XRC shared receive queues aren't there yet");
   if (type != IBV_SRQT_BASIC)
-    return base::fail(
-        EINVAL, fmt::format("{} is no type of shared receive queue: use IBV_SRQT_BASIC or IBV_SRQT_XRC",
-                            static_cast<int>(type)));
+    return base::fail(EINVAL,
+                      fmt::format("{} is no type of shared receive queue: use IBV_SRQT_BASIC or IBV_SRQT_XRC",
+                                  static_cast<int>(type)));
   if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr || attr->pd->context != context)
     return base::fail(EINVAL, "ibv_create_srq_ex needs a protection domain of the same context");
   // The extended struct begins as the simple one.

@@ -58,8 +58,7 @@ class SharedReceives {
   [[nodiscard]] ReceiveEntry* entry(uint16_t number) const;
   [[nodiscard]] Shared<uint64_t>* word(uint16_t number) const;
   [[nodiscard]] SrqClaims* claims() const {
-    return reinterpret_cast<SrqClaims*>(
-        arena_.in_rings_heap(entry_->claims_at.get(), sizeof(SrqClaims)));
+    return reinterpret_cast<SrqClaims*>(arena_.in_rings_heap(entry_->claims_at.get(), sizeof(SrqClaims)));
   }
   [[nodiscard]] uint32_t domain() const { return entry_->domain.get(); }
   [[nodiscard]] uint32_t stride() const { return entry_->stride.get(); }

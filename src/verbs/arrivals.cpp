@@ -114,8 +114,7 @@ ibv_wc_status QueuePair::scatter(std::span<const std::byte> bytes, const Receive
     Region region;
     // Looked up when the bytes land, not when the receive was posted: a region given back since is refused.
     const auto& domain = config_.srq ? config_.srq->config().domain : config_.domain;
-    const KeyUse use{piece.lkey.get(), piece.address.get(), length, domain->handle(),
-                     IBV_ACCESS_LOCAL_WRITE};
+    const KeyUse use{piece.lkey.get(), piece.address.get(), length, domain->handle(), IBV_ACCESS_LOCAL_WRITE};
     if (check_key(process_.arena(), use, region) != Verdict::kDone) return IBV_WC_LOC_PROT_ERR;
     pieces[used++] = {reinterpret_cast<void*>(region.address), length};
     rest -= length;

@@ -60,7 +60,7 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
     bool signal_all = false;
     std::shared_ptr<PathMaker> paths;
     EventQueue* events = nullptr;
-    void* element = nullptr;  // what events name: the program's ibv_qp
+    void* element = nullptr;                            // what events name: the program's ibv_qp
     std::shared_ptr<SharedReceiveQueue> srq = nullptr;  // null: it has receives of its own
   };
   // EINVAL: caps that the device doesn't have; ENOMEM.

@@ -22,11 +22,11 @@ constexpr uint32_t kMostEntries = kMaxSrqWr + 1;
 
 base::Result<void> check(uint32_t max_wr, uint32_t max_sge) {
   if (max_wr == 0 || max_wr > uint32_t{kMaxSrqWr})
-    return base::fail(
-        EINVAL, fmt::format("a shared receive queue's max_wr is 1 to {}, not {}", kMaxSrqWr, max_wr));
+    return base::fail(EINVAL,
+                      fmt::format("a shared receive queue's max_wr is 1 to {}, not {}", kMaxSrqWr, max_wr));
   if (max_sge > uint32_t{kMaxSrqSge})
-    return base::fail(EINVAL, fmt::format("a shared receive queue's max_sge is at most {}, not {}",
-                                          kMaxSrqSge, max_sge));
+    return base::fail(
+        EINVAL, fmt::format("a shared receive queue's max_sge is at most {}, not {}", kMaxSrqSge, max_sge));
   return {};
 }
 
