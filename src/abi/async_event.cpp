@@ -44,6 +44,7 @@ void hand_out(ibv_async_event& event, void* object) {
   event.element.cq = static_cast<ibv_cq*>(object);  // the union's pointers share their bytes
   if (about(event.event_type) == About::kCq) count(Cq::from(event.element.cq));
   if (about(event.event_type) == About::kQp) count(Qp::from(event.element.qp));
+  if (about(event.event_type) == About::kSrq) count(Srq::from(event.element.srq));
 }
 
 base::Result<void> get_event(ibv_context* context, ibv_async_event* event) {

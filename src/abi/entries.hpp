@@ -19,11 +19,14 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
                     size_t attr_size) noexcept;
 int query_port(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t attr_size) noexcept;
 int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept;
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) noexcept;
+int get_srq_num(ibv_srq* srq, uint32_t* number) noexcept;
 
 // Slots of ibv_context_ops: the fast path.
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions) noexcept;
 int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
 int post_send(ibv_qp* qp, ibv_send_wr* requests, ibv_send_wr** bad) noexcept;
 int post_recv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) noexcept;
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* requests, ibv_recv_wr** bad) noexcept;
 
 }  // namespace verbena::abi

@@ -96,6 +96,16 @@ struct Qp {
 };
 static_assert(offsetof(Qp, ibv) == 0);
 
+struct Srq {
+  ibv_srq ibv{};
+  std::shared_ptr<verbs::SharedReceiveQueue> queue;
+  std::shared_ptr<client::DataPath> data;
+  uint32_t async_events_handed_out = 0;  // under ibv.mutex
+
+  static Srq& from(ibv_srq* srq) { return *reinterpret_cast<Srq*>(srq); }
+};
+static_assert(offsetof(Srq, ibv) == 0);
+
 // Fills every operation slot: ours where there is one, else a refusal by that operation's own convention.
 void fill_operations(verbs_context& verbs);
 

@@ -9,7 +9,7 @@
 namespace verbena::abi {
 namespace {
 
-base::Result<void> check(const ibv_qp_init_attr& attr) {
+base::Result<void> check(const ibv_pd& pd, const ibv_qp_init_attr& attr) {
   switch (attr.qp_type) {
     case IBV_QPT_RC:
     case IBV_QPT_UC:
@@ -26,7 +26,8 @@ base::Result<void> check(const ibv_qp_init_attr& attr) {
                         fmt::format("{} is no type of queue pair: use IBV_QPT_RC, IBV_QPT_UC or IBV_QPT_UD",
                                     static_cast<int>(attr.qp_type)));
   }
-  if (attr.srq != nullptr) return base::fail(EOPNOTSUPP, "shared receive queues aren't there yet");
+  if (attr.srq != nullptr && attr.srq->context != pd.context)
+    return base::fail(EINVAL, "the shared receive queue is of another context than the protection domain");
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr)
     return base::fail(EINVAL, "a queue pair needs a completion queue for its sends and one for its receives");
   return {};
@@ -35,7 +36,7 @@ base::Result<void> check(const ibv_qp_init_attr& attr) {
 base::Result<ibv_qp*> create(ibv_pd* pd, ibv_qp_init_attr* attr) {
   Context& context = Context::from(pd->context);
   if (auto ok = context.usable(); !ok) return std::unexpected(ok.error());
-  if (auto ok = check(*attr); !ok) return std::unexpected(ok.error());
+  if (auto ok = check(*pd, *attr); !ok) return std::unexpected(ok.error());
   auto data = client::DataPath::current();
   if (!data) return std::unexpected(data.error());
   auto domain = Pd::from(pd).domain;
@@ -50,7 +51,8 @@ base::Result<ibv_qp*> create(ibv_pd* pd, ibv_qp_init_attr* attr) {
                            .signal_all = attr->sq_sig_all != 0,
                            .paths = std::make_shared<client::DevicePaths>(*data, *context.open),
                            .events = &context.open->events(),
-                           .element = &made->ibv});
+                           .element = &made->ibv,
+                           .srq = attr->srq != nullptr ? Srq::from(attr->srq).queue : nullptr});
   if (!queue_pair) {
     domain->release();
     return std::unexpected(queue_pair.error());
@@ -64,6 +66,7 @@ base::Result<ibv_qp*> create(ibv_pd* pd, ibv_qp_init_attr* attr) {
   ibv.pd = pd;
   ibv.send_cq = attr->send_cq;
   ibv.recv_cq = attr->recv_cq;
+  ibv.srq = attr->srq;
   ibv.qp_num = made->queue_pair->number().value;
   ibv.handle = ibv.qp_num & 0xffff;
   ibv.state = IBV_QPS_RESET;

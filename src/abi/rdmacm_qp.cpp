@@ -81,7 +81,6 @@ base::Result<void> create_srq(CmId& id, ibv_pd* given, ibv_srq_init_attr* attrib
   if (id.rdma.srq != nullptr) return base::fail(EINVAL, "the RDMA CM id has a shared receive queue already");
   const auto pd = domain_for(id, given);
   if (!pd) return std::unexpected(pd.error());
-  if (vb_ibv_create_srq == nullptr) return base::fail(EOPNOTSUPP, "shared receive queues aren't there yet");
   ibv_srq* made = vb_ibv_create_srq(*pd, attributes);
   if (made == nullptr) return base::fail_errno("creating a shared receive queue");
   id.rdma.pd = *pd;
@@ -149,7 +148,7 @@ void destroy_qp(CmId& id) {
 }
 
 void destroy_srq(CmId& id) {
-  if (id.rdma.srq != nullptr && vb_ibv_destroy_srq != nullptr) vb_ibv_destroy_srq(id.rdma.srq);
+  if (id.rdma.srq != nullptr) vb_ibv_destroy_srq(id.rdma.srq);
   id.rdma.srq = nullptr;
   if (id.rdma.qp == nullptr) free_queue(own_receive(id));
 }

@@ -15,8 +15,8 @@ VERBENA_ENTRY int vb_ibv_destroy_cq(ibv_cq* cq) noexcept;
 VERBENA_ENTRY ibv_qp* vb_ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) noexcept;
 VERBENA_ENTRY int vb_ibv_destroy_qp(ibv_qp* qp) noexcept;
 VERBENA_ENTRY int vb_ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) noexcept;
-VERBENA_ENTRY __attribute__((weak)) ibv_srq* vb_ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) noexcept;
-VERBENA_ENTRY __attribute__((weak)) int vb_ibv_destroy_srq(ibv_srq* srq) noexcept;
+VERBENA_ENTRY ibv_srq* vb_ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) noexcept;
+VERBENA_ENTRY int vb_ibv_destroy_srq(ibv_srq* srq) noexcept;
 VERBENA_ENTRY __attribute__((weak)) int vb_ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid,
                                                             uint16_t lid) noexcept;
 VERBENA_ENTRY __attribute__((weak)) int vb_ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid,

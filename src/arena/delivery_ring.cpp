@@ -63,7 +63,8 @@ void RingProducer::publish(const Record& record, bool payload) {
   target.incarnation.set(record.incarnation);
   target.length.set(record.length);
   target.imm.set(record.imm);
-  target.kind_flags.set(static_cast<uint32_t>(record.kind) << 8 | record.flags);
+  target.kind_flags.set(uint32_t{record.receive} << 16 | static_cast<uint32_t>(record.kind) << 8 |
+                        record.flags);
   target.payload_end.set(payload_tail_);
   ++tail_;
   target.publish.release(tail_);
@@ -84,7 +85,8 @@ RingConsumer::Taken RingConsumer::take() {
                   .qp = slot.qp.get(),
                   .incarnation = slot.incarnation.get(),
                   .length = slot.length.get(),
-                  .imm = slot.imm.get()};
+                  .imm = slot.imm.get(),
+                  .receive = static_cast<uint16_t>(kind_flags >> 16)};
   const uint64_t end = slot.payload_end.get();
   const uint64_t before = payload_next_;
   if (taken.record.kind != RecordKind::kSend && taken.record.kind != RecordKind::kDatagram) {

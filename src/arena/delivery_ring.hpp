@@ -23,6 +23,7 @@ enum RecordFlag : uint8_t {
   kHasImm = 1,
   kSolicited = 2,
   kHasInvalidate = 4,  // `imm` is the key that was invalidated
+  kNamesReceive = 8,   // `receive` is the shared queue's entry that it consumes
 };
 
 // One message as it is told to the receiver.
@@ -33,6 +34,7 @@ struct Record {
   uint32_t incarnation = 0;  // its life that was meant
   uint32_t length = 0;
   uint32_t imm = 0;  // in network byte order, as the program gave it
+  uint16_t receive = 0;
 };
 
 inline constexpr uint32_t kBytesInSlot = 32;
@@ -43,7 +45,7 @@ struct alignas(64) RingSlot {
   Shared<uint32_t> incarnation;
   Shared<uint32_t> length;
   Shared<uint32_t> imm;
-  Shared<uint32_t> kind_flags;   // kind << 8 | flags
+  Shared<uint32_t> kind_flags;   // receive << 16 | kind << 8 | flags
   Shared<uint64_t> payload_end;  // where the payload area stands after this record
   std::byte bytes[kBytesInSlot];
 };
@@ -88,7 +90,8 @@ class RingProducer {
     refresh();
     for (uint32_t number = tail_; number != consumed_; --number)
       if (const RingSlot& slot = slots_[(number - 1) & (shape_.slots - 1)]; slot.qp.get() == qp)
-        look(static_cast<RecordKind>(slot.kind_flags.get() >> 8 & 0xff));
+        look(static_cast<RecordKind>(slot.kind_flags.get() >> 8 & 0xff),
+             static_cast<uint16_t>(slot.kind_flags.get() >> 16));
   }
 
  private:

@@ -21,6 +21,7 @@ class ProcessArena {
   [[nodiscard]] CqEntry& cq(uint16_t index) const { return at<CqEntry>(tables_, kCqTableAt, index); }
   // `index` below kMrEntries.
   [[nodiscard]] MrEntry& mr(uint32_t index) const { return at<MrEntry>(tables_, kMrTableAt, index); }
+  [[nodiscard]] SrqEntry& srq(uint16_t index) const { return at<SrqEntry>(tables_, kSrqTableAt, index); }
 
   [[nodiscard]] RingsHead& rings_head() const { return *reinterpret_cast<RingsHead*>(rings_); }
   [[nodiscard]] CqBell& bell(uint16_t cq) const { return at<CqBell>(rings_, kBellsAt, cq); }

@@ -19,6 +19,7 @@ inline constexpr char kRingsName[] = "verbena-rings";
 inline constexpr uint32_t kQpEntries = 1u << 16;  // indexed by the low 16 bits of a queue pair number
 inline constexpr uint32_t kMrEntries = 1u << 20;  // indexed by the high 24 bits of a key
 inline constexpr uint32_t kCqBells = 1u << 16;
+inline constexpr uint32_t kSrqEntries = 1u << 16;  // indexed by the low 16 bits of an SRQ number
 
 // ---- Tables: the owner writes, peers and the agent read. ----
 
@@ -36,7 +37,7 @@ struct TablesHead {
 static_assert(sizeof(TablesHead) <= 4096);
 
 inline constexpr uint64_t kTablesMagic = 0x736c6261546e6256;  // "VbnTabls"
-inline constexpr uint32_t kTablesLayout = 4;
+inline constexpr uint32_t kTablesLayout = 5;
 
 // One word that says whether what a peer knows of a queue pair still holds.
 struct QpWord {
@@ -75,6 +76,7 @@ struct alignas(64) QpEntry {
   Shared<uint32_t> ring_slots;
   Shared<uint32_t> ring_payload;  // bytes
   Shared<uint32_t> reads;         // max_dest_rd_atomic: 0 allows no READ and no atomic operation
+  Shared<uint32_t> srq_plus_one;  // index of its shared receive queue plus one; 0: it has receives of its own
   // The credit word: changes with every receive that is posted.
   alignas(64) Shared<uint32_t> posted;  // receives ever posted in this life
   // Every receive that waits takes at least this many bytes less one; 0: look at its entry.
@@ -91,9 +93,28 @@ struct ReceivePiece {
 struct ReceiveEntry {
   Shared<uint32_t> capacity;  // bytes in all
   Shared<uint16_t> count;
-  Shared<uint16_t> unused[5];
+  Shared<uint16_t> next;  // in a shared receive queue: the entry that is, or will be, posted after it
+  Shared<uint16_t> unused[4];
 };
 static_assert(sizeof(ReceiveEntry) == 16 && sizeof(ReceivePiece) == 16);
+
+// A shared receive queue: many requesters take receives from it (shared_receives.hpp). Its entries lie in
+// blocks, so that it can grow while they are in use: the first block holds `first`, each further one as many
+// as all before it.
+inline constexpr unsigned kSrqBlocks = 12;
+inline constexpr uint32_t kSrqLeastFirst = 16;
+struct alignas(64) SrqEntry {
+  Shared<uint32_t> posted;  // receives ever posted, from a random number on
+  Shared<uint32_t> limit;   // whoever leaves fewer than so many must wake the owner; 0: not armed
+  alignas(64) Shared<uint64_t> claims_at;  // its SrqClaims in the rings' heap; 0: there is no such queue
+  Shared<uint32_t> first;                  // a power of two
+  Shared<uint32_t> stride;                 // bytes from entry to entry
+  Shared<uint32_t> domain;                 // handle of its protection domain, which its receives' keys are in
+  Shared<uint32_t> unused;
+  Shared<uint64_t> entries_at[kSrqBlocks];  // ReceiveEntries in the tables' heap; 0: no such block yet
+  Shared<uint64_t> words_at[kSrqBlocks];    // a claim word for each, in the rings' heap
+};
+static_assert(sizeof(SrqEntry) == 320);
 
 // How a region's memory is reached by others.
 enum class MrMode : uint32_t {
@@ -148,6 +169,13 @@ struct alignas(64) QpBinding {
   Shared<uint32_t> waiting;  // 1: the peer waits for a receive to be posted and sleeps
 };
 
+// Of a shared receive queue: where the next receive is taken, and who waits for one.
+struct alignas(64) SrqClaims {
+  Shared<uint64_t> head;      // number of the next receive << 32 | its entry
+  Shared<uint32_t> waiting;   // 1: somebody waits for a receive to be posted and sleeps
+  Shared<uint32_t> returned;  // 1: some claims were given back
+};
+
 // The regions of this process that a peer's thread is accessing right now (DESIGN 2.3, Deregistration).
 inline constexpr unsigned kHazardLanes = 16;
 inline constexpr unsigned kHazardsPerLane = 64;
@@ -160,7 +188,8 @@ struct alignas(64) HazardLane {
 inline constexpr size_t kQpTableAt = 4096;
 inline constexpr size_t kCqTableAt = kQpTableAt + kQpEntries * sizeof(QpEntry);
 inline constexpr size_t kMrTableAt = kCqTableAt + kCqBells * sizeof(CqEntry);
-inline constexpr size_t kTablesHeapAt = kMrTableAt + kMrEntries * sizeof(MrEntry);
+inline constexpr size_t kSrqTableAt = kMrTableAt + kMrEntries * sizeof(MrEntry);
+inline constexpr size_t kTablesHeapAt = kSrqTableAt + kSrqEntries * sizeof(SrqEntry);
 static_assert(kTablesHeapAt < kTablesSize && kTablesHeapAt % 4096 == 0);
 
 inline constexpr size_t kBellsAt = 4096;

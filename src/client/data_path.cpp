@@ -11,6 +11,7 @@
 #include "client/host_tie.hpp"
 #include "client/introduction.hpp"
 #include "client/wire_link.hpp"
+#include "verbs/shared_receive_queue.hpp"
 
 namespace verbena::client {
 namespace {
@@ -139,6 +140,8 @@ bool DataPath::look_at_bells() {
     if ((wanted & arena::kRing) != 0) exchange_->self().ring_channel(queue->index());
     any = true;
   }
+  if (any)
+    for (const auto& shared : process_.shared_queues()) shared->refresh();
   return any;
 }
 

@@ -18,7 +18,39 @@ namespace {
 constexpr uint32_t kDatagramPrefix = sizeof(uint32_t) + sizeof(ibv_grh);
 }
 
-bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, ibv_wc& completion, bool& failed) {
+bool QueuePair::find_receive(const arena::Record& record, base::Slot from, ReceiveFront& front) {
+  if (config_.srq)
+    return (record.flags & arena::kNamesReceive) != 0 &&
+           config_.srq->find_claimed(record.receive, from, number_, front);
+  if (receive_->empty()) return false;
+  front = receive_->front();
+  return true;
+}
+
+void QueuePair::pop_receive(const ReceiveFront& front) {
+  if (config_.srq)
+    config_.srq->consume(front.index);
+  else
+    receive_->pop();
+}
+
+bool QueuePair::on_failure(const arena::Record& record, const ReceiveFront* front, ibv_wc& completion,
+                           bool& failed) {
+  const auto why = static_cast<Verdict>(record.length);
+  const bool consumes = (record.flags & arena::kHasImm) != 0;
+  const auto completes = [&](ibv_wc_status status) {
+    return fail_receive(*front, completion, status, why, failed);
+  };
+  if (why == Verdict::kTooLong && front != nullptr) return completes(IBV_WC_LOC_LEN_ERR);
+  if (why == Verdict::kBadReceive && front != nullptr) return completes(IBV_WC_LOC_PROT_ERR);
+  if (consumes && front != nullptr && engine::nak_of(why) == engine::Nak::kRemoteAccess)
+    return completes(IBV_WC_LOC_ACCESS_ERR);
+  failed = note_failure(why, false);
+  return false;
+}
+
+bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, base::Slot from, ibv_wc& completion,
+                          bool& failed) {
   const arena::Record& record = taken.record;
   const ibv_qp_state now = state();
   if (failing_ || record.incarnation != incarnation() || now == IBV_QPS_ERR || now == IBV_QPS_RESET ||
@@ -26,19 +58,10 @@ bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, ibv_wc& compl
     return false;
   if (now == IBV_QPS_RTR && !std::exchange(established_, true)) raise(IBV_EVENT_COMM_EST);
 
-  if (record.kind == arena::RecordKind::kFail) {
-    const auto why = static_cast<Verdict>(record.length);
-    const bool consumes = (record.flags & arena::kHasImm) != 0 && !receive_->empty();
-    const auto completes = [&](ibv_wc_status status) {
-      return fail_receive(completion, status, why, failed);
-    };
-    if (why == Verdict::kTooLong && !receive_->empty()) return completes(IBV_WC_LOC_LEN_ERR);
-    if (why == Verdict::kBadReceive && !receive_->empty()) return completes(IBV_WC_LOC_PROT_ERR);
-    if (consumes && engine::nak_of(why) == engine::Nak::kRemoteAccess)
-      return completes(IBV_WC_LOC_ACCESS_ERR);
-    failed = note_failure(why, false);
-    return false;
-  }
+  ReceiveFront front;
+  const bool waits = find_receive(record, from, front);
+  if (record.kind == arena::RecordKind::kFail)
+    return on_failure(record, waits ? &front : nullptr, completion, failed);
   const bool datagram = record.kind == arena::RecordKind::kDatagram;
   const bool has_bytes = datagram || record.kind == arena::RecordKind::kSend;
   const bool known = config_.type == IBV_QPT_UD ? datagram && record.length >= kDatagramPrefix
@@ -46,17 +69,16 @@ bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, ibv_wc& compl
                                                       record.kind == arena::RecordKind::kPlaced ||
                                                       record.kind == arena::RecordKind::kWriteImm;
   const bool fits =
-      record.length <= kMaxMessageBytes && (record.kind != arena::RecordKind::kPlaced || receive_->empty() ||
-                                            record.length <= receive_->front().entry->capacity.get());
-  if (!known || !taken.sane || !fits || receive_->empty()) {  // no honest peer sends that
+      record.length <= kMaxMessageBytes &&
+      (record.kind != arena::RecordKind::kPlaced || !waits || record.length <= front.entry->capacity.get());
+  if (!known || !taken.sane || !fits || !waits) {  // no honest peer sends that
     failed = note_failure(Verdict::kCorrupt, false);
     return false;
   }
-  const auto front = receive_->front();
   if (has_bytes)
     if (const auto status = scatter(datagram ? taken.bytes.subspan(sizeof(uint32_t)) : taken.bytes, front);
         status != IBV_WC_SUCCESS)
-      return fail_receive(completion, status,
+      return fail_receive(front, completion, status,
                           status == IBV_WC_LOC_LEN_ERR ? Verdict::kTooLong : Verdict::kBadReceive, failed);
   completion = {};
   completion.wr_id = front.wr_id;
@@ -69,7 +91,7 @@ bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, ibv_wc& compl
     completion.imm_data = record.imm;
   }
   if (datagram) describe_datagram(taken, completion);
-  receive_->pop();
+  pop_receive(front);
   return true;
 }
 
@@ -79,7 +101,7 @@ void QueuePair::describe_datagram(const arena::RingConsumer::Taken& taken, ibv_w
   completion.wc_flags |= IBV_WC_GRH;
 }
 
-ibv_wc_status QueuePair::scatter(std::span<const std::byte> bytes, const ReceiveQueue::Front& front) {
+ibv_wc_status QueuePair::scatter(std::span<const std::byte> bytes, const ReceiveFront& front) {
   uint64_t rest = bytes.size();
   if (rest > front.entry->capacity.get()) return IBV_WC_LOC_LEN_ERR;
   if (rest == 0) return IBV_WC_SUCCESS;
@@ -91,8 +113,8 @@ ibv_wc_status QueuePair::scatter(std::span<const std::byte> bytes, const Receive
     const uint64_t length = std::min<uint64_t>(rest, piece.length.get());
     Region region;
     // Looked up when the bytes land, not when the receive was posted: a region given back since is refused.
-    const KeyUse use{piece.lkey.get(), piece.address.get(), length, config_.domain->handle(),
-                     IBV_ACCESS_LOCAL_WRITE};
+    const auto& domain = config_.srq ? config_.srq->config().domain : config_.domain;
+    const KeyUse use{piece.lkey.get(), piece.address.get(), length, domain->handle(), IBV_ACCESS_LOCAL_WRITE};
     if (check_key(process_.arena(), use, region) != Verdict::kDone) return IBV_WC_LOC_PROT_ERR;
     pieces[used++] = {reinterpret_cast<void*>(region.address), length};
     rest -= length;
@@ -102,16 +124,17 @@ ibv_wc_status QueuePair::scatter(std::span<const std::byte> bytes, const Receive
   return IBV_WC_SUCCESS;
 }
 
-bool QueuePair::fail_receive(ibv_wc& completion, ibv_wc_status status, Verdict why, bool& failed) {
+bool QueuePair::fail_receive(const ReceiveFront& front, ibv_wc& completion, ibv_wc_status status, Verdict why,
+                             bool& failed) {
   completion = {};
-  completion.wr_id = receive_->front().wr_id;
+  completion.wr_id = front.wr_id;
   completion.status = status;
   completion.opcode = IBV_WC_RECV;
   completion.qp_num = number_.value;
   completion.vendor_err = static_cast<uint32_t>(why);
   failed = note_failure(why, true);
   explain_receive_failure(*this, completion, why);
-  receive_->pop();
+  pop_receive(front);
   return true;
 }
 
@@ -167,6 +190,7 @@ void QueuePair::fail_for_overrun() {
 }
 
 void QueuePair::withdraw_promise(uint32_t key) {
+  if (!receive_) return;  // shared ones are looked at one by one
   const std::lock_guard lock(receive_->lock);
   receive_->withdraw_promise(key);
 }

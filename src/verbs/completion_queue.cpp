@@ -136,7 +136,7 @@ bool CompletionQueue::take_record(Source& source, ibv_wc& completion, Failures& 
   // to that very peer.
   if (auto queue_pair = process_.find_qp(taken.record.qp);
       queue_pair && queue_pair->receives_at(*this, source.ring.slot)) {
-    completed = queue_pair->on_record(taken, completion, failed);
+    completed = queue_pair->on_record(taken, source.ring.slot, completion, failed);
     // One that is being destroyed needs no conclusion.
     if (auto held = queue_pair->weak_from_this().lock(); failed && held) failures.push_back(std::move(held));
   }

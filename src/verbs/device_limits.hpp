@@ -54,10 +54,11 @@ inline constexpr uint16_t kDefaultPkey = 0xffff;
 // 4.096 us * 2^15 = 134 ms: a peer's process may have to be scheduled before it answers.
 inline constexpr uint8_t kLocalCaAckDelay = 15;
 
-// What we do beyond the basics: RNR NAKs, port events. Windows, send with invalidate and SRQs bring their
-// flags.
+// What we do beyond the basics: RNR NAKs, port events, shared receive queues that grow. Windows and send
+// with invalidate bring their flags.
 inline constexpr unsigned kDeviceCapFlags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
-                                            IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+                                            IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
+                                            IBV_DEVICE_SRQ_RESIZE;
 
 // Timestamps are CLOCK_MONOTONIC in nanoseconds: all 64 bits count, at 1 GHz.
 inline constexpr uint64_t kCompletionTimestampMask = UINT64_MAX;

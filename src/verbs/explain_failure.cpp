@@ -220,7 +220,9 @@ void explain_refused_send(QueuePair& queue_pair, const ibv_send_wr& request, int
 void explain_refused_receive(QueuePair& queue_pair, const ibv_recv_wr& request, int error) {
   const ibv_qp_cap& caps = queue_pair.caps();
   std::string cause = "the queue pair is in RESET: take it to INIT first";
-  if (error == ENOMEM)
+  if (error == EOPNOTSUPP)
+    cause = "its receives are those of a shared receive queue: use ibv_post_srq_recv";
+  else if (error == ENOMEM)
     cause = fmt::format("{} receives wait, or their flush isn't polled yet, as many as max_recv_wr allows",
                         caps.max_recv_wr);
   else if (request.num_sge < 0 || static_cast<uint32_t>(request.num_sge) > caps.max_recv_sge)

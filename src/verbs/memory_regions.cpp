@@ -106,6 +106,17 @@ void MemoryRegions::remove(uint32_t key) {
   free_.push_back(index);
 }
 
+bool MemoryRegions::accesses(uint32_t key, base::Slot by) const {
+  const auto names = [&](const arena::HazardLane& lane) {
+    return std::ranges::any_of(lane.regions,
+                               [&](const auto& region) { return region.acquire() == (key >> 8) + 1; });
+  };
+  if (by.value == arena_.head().slot.load() && std::ranges::any_of(own_lanes_, names)) return true;
+  for (unsigned lane = 0; lane < arena::kHazardLanes; ++lane)
+    if (names(arena_.hazards(by, lane))) return true;
+  return false;
+}
+
 bool MemoryRegions::accessed(uint32_t index, base::Slot& by) const {
   const auto names = [&](const arena::HazardLane& lane) {
     return std::ranges::any_of(lane.regions,

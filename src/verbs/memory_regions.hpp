@@ -41,6 +41,8 @@ class MemoryRegions {
   // What our own threads access. Not in the shared segment: a peer's word there could make us wait for
   // ourselves.
   [[nodiscard]] arena::HazardLane& own_lane(unsigned lane) { return own_lanes_.at(lane); }
+  // Is that process in the middle of accessing the region?
+  [[nodiscard]] bool accesses(uint32_t key, base::Slot by) const;
   // Is the process in that slot still alive? Without an answer everybody is.
   void set_liveness(std::function<bool(base::Slot)> alive) { alive_ = std::move(alive); }
 

@@ -8,6 +8,7 @@
 #include "base/random.hpp"
 #include "verbs/device_limits.hpp"
 #include "verbs/queue_pair.hpp"
+#include "verbs/shared_receive_queue.hpp"
 
 namespace verbena::verbs {
 namespace {
@@ -33,7 +34,8 @@ Process::Process(arena::ProcessArena arena, base::Slot slot)
       qps_(arena::kQpEntries),
       qp_used_(arena::kQpEntries),
       cq_used_(arena::kCqBells),
-      next_qp_(static_cast<uint16_t>(base::random_u64())) {
+      next_qp_(static_cast<uint16_t>(base::random_u64())),
+      srq_used_(arena::kSrqEntries) {
   regions_.set_settle([this] {
     for (const auto& queue : queues()) queue->merge();
   });
@@ -60,6 +62,53 @@ base::Result<uint16_t> Process::claim_qp() {
 void Process::release_qp(uint16_t index) {
   const std::lock_guard lock(mutex_);
   qp_used_[index] = false;
+}
+
+base::Result<uint16_t> Process::claim_srq() {
+  const std::lock_guard lock(mutex_);
+  return claim(srq_used_, next_srq_, 0, "shared receive queues");
+}
+
+void Process::release_srq(uint16_t index) {
+  const std::lock_guard lock(mutex_);
+  srq_used_[index] = false;
+}
+
+void Process::add(const std::shared_ptr<SharedReceiveQueue>& queue) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(shared_queues_, [](const auto& known) { return known.expired(); });
+  shared_queues_.push_back(queue);
+}
+
+std::vector<std::shared_ptr<SharedReceiveQueue>> Process::shared_queues() {
+  std::vector<std::shared_ptr<SharedReceiveQueue>> found;
+  const std::lock_guard lock(mutex_);
+  for (const auto& known : shared_queues_)
+    if (auto queue = known.lock()) found.push_back(std::move(queue));
+  return found;
+}
+
+uint64_t Process::take_claims(uint64_t size) {
+  const std::lock_guard lock(mutex_);
+  const auto spare = spare_claims_.find(size);
+  if (spare == spare_claims_.end()) return rings_heap_.allocate(size);
+  const uint64_t offset = spare->second;
+  spare_claims_.erase(spare);
+  return offset;
+}
+
+void Process::keep_claims(uint64_t offset, uint64_t size) {
+  const std::lock_guard lock(mutex_);
+  spare_claims_.emplace(size, offset);
+}
+
+void Process::refresh_shared_later() {
+  {
+    const std::lock_guard lock(mutex_);
+    refresh_due_ = true;
+  }
+  failing_any_.store(true);
+  call_helper();
 }
 
 void Process::add(const std::shared_ptr<CompletionQueue>& queue) {
@@ -116,6 +165,7 @@ void Process::peer_gone(base::Slot slot, uint32_t epoch) {
   // What it was accessing when it died, it accesses no longer; the slot's next process begins with nothing.
   for (unsigned lane = 0; lane < arena::kHazardLanes; ++lane)
     for (auto& region : arena_.hazards(slot, lane).regions) region.release(0);
+  for (const auto& queue : shared_queues()) queue->take_back_from(slot);
   const std::lock_guard lock(mutex_);
   std::erase_if(retired_, [&](const InboundRing& ring) {
     if (ring.slot != slot || ring.epoch != epoch) return false;
@@ -142,11 +192,15 @@ bool Process::work() {
 void Process::fail_due() {
   std::vector<uint16_t> queues;
   std::vector<std::shared_ptr<QueuePair>> failing;
+  bool refresh = false;
   {
     const std::lock_guard lock(mutex_);
     queues.swap(failing_cqs_);
     failing.swap(failing_qps_);
+    refresh = std::exchange(refresh_due_, false);
   }
+  if (refresh)
+    for (const auto& queue : shared_queues()) queue->refresh();
   for (const auto& queue_pair : failing) queue_pair->fail_as_responder();
   if (queues.empty()) return;
   for (const auto& queue_pair : queue_pairs())

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -19,6 +20,7 @@
 namespace verbena::verbs {
 
 class QueuePair;
+class SharedReceiveQueue;
 
 // What peers ask of us by letter; local/ answers.
 class Postman {
@@ -70,6 +72,16 @@ class Process {
   void add(const std::shared_ptr<CompletionQueue>& queue);
   [[nodiscard]] std::vector<std::shared_ptr<CompletionQueue>> queues();
   [[nodiscard]] std::vector<std::shared_ptr<QueuePair>> queue_pairs();
+  // Shared receive queues.
+  [[nodiscard]] base::Result<uint16_t> claim_srq();
+  void release_srq(uint16_t index);
+  void add(const std::shared_ptr<SharedReceiveQueue>& queue);
+  [[nodiscard]] std::vector<std::shared_ptr<SharedReceiveQueue>> shared_queues();
+  // Room in the rings for claim words, used for nothing else ever after; 0: none.
+  [[nodiscard]] uint64_t take_claims(uint64_t size);
+  void keep_claims(uint64_t offset, uint64_t size);
+  // For those who hold locks: work() lets waiting requesters know of receives that are back.
+  void refresh_shared_later();
   // ibv_dereg_mr.
   [[nodiscard]] base::Result<void> deregister(uint32_t key);
   [[nodiscard]] base::Result<void> reregister(uint32_t key, int mask, const RegionRequest& request);
@@ -116,6 +128,11 @@ class Process {
   std::vector<bool> cq_used_;
   uint16_t next_qp_;
   uint16_t next_cq_ = 0;
+  std::vector<bool> srq_used_;
+  uint16_t next_srq_ = 0;
+  std::vector<std::weak_ptr<SharedReceiveQueue>> shared_queues_;
+  std::multimap<uint64_t, uint64_t> spare_claims_;  // size to offset
+  bool refresh_due_ = false;
   std::vector<std::weak_ptr<CompletionQueue>> queues_;
   std::vector<InboundRing> retired_;
   uint32_t last_ring_id_ = 0;

@@ -13,7 +13,8 @@ namespace {
 
 constexpr uint32_t kMaxInline = 2048;
 
-base::Result<void> check_caps(const ibv_qp_cap& caps) {
+base::Result<void> check_caps(ibv_qp_cap caps, bool shares_receives) {
+  if (shares_receives) caps.max_recv_wr = caps.max_recv_sge = 0;  // they don't count then
   const auto most = [](const char* name, uint32_t asked, int limit) -> base::Result<void> {
     if (asked > static_cast<uint32_t>(limit))
       return base::fail(EINVAL, fmt::format("{} = {} is more than the device has ({})", name, asked, limit));
@@ -36,16 +37,18 @@ QueuePair::QueuePair(Process& process, Config config, base::Qpn number)
       entry_(process.arena().qp(static_cast<uint16_t>(number.value))) {}
 
 base::Result<std::shared_ptr<QueuePair>> QueuePair::create(Process& process, Config config) {
-  if (auto ok = check_caps(config.caps); !ok) return std::unexpected(ok.error());
+  if (auto ok = check_caps(config.caps, config.srq != nullptr); !ok) return std::unexpected(ok.error());
   const auto index = process.claim_qp();
   if (!index) return std::unexpected(index.error());
   std::shared_ptr<QueuePair> made(
       new QueuePair(process, std::move(config), base::Qpn::make(process.slot(), *index)));
   const ibv_qp_cap& asked = made->config_.caps;
-  auto receive = ReceiveQueue::create(process.arena(), process.tables_heap(), made->entry_, asked.max_recv_wr,
-                                      std::max(asked.max_recv_sge, 1u));
-  if (!receive) return std::unexpected(receive.error());
-  made->receive_ = std::move(*receive);
+  if (!made->config_.srq) {
+    auto receive = ReceiveQueue::create(process.arena(), process.tables_heap(), made->entry_,
+                                        asked.max_recv_wr, std::max(asked.max_recv_sge, 1u));
+    if (!receive) return std::unexpected(receive.error());
+    made->receive_ = std::move(*receive);
+  }
   const SendLimits limits{.requests = asked.max_send_wr,
                           .pieces = std::max(asked.max_send_sge, 1u),
                           .inline_bytes = std::max(asked.max_inline_data, 64u)};
@@ -53,9 +56,9 @@ base::Result<std::shared_ptr<QueuePair>> QueuePair::create(Process& process, Con
                                             made->config_.signal_all);
   // Rounded up, as adapters do; never less than was asked for.
   made->caps_ = {.max_send_wr = made->send_->limits().requests,
-                 .max_recv_wr = made->receive_->capacity(),
+                 .max_recv_wr = made->receive_ ? made->receive_->capacity() : 0,
                  .max_send_sge = limits.pieces,
-                 .max_recv_sge = made->receive_->max_sge(),
+                 .max_recv_sge = made->receive_ ? made->receive_->max_sge() : 0,
                  .max_inline_data = limits.inline_bytes};
   made->attributes_ = initial_attributes(made->caps_);
   ++made->config_.send_cq->users;
@@ -63,6 +66,8 @@ base::Result<std::shared_ptr<QueuePair>> QueuePair::create(Process& process, Con
   ++made->config_.recv_cq->users;
   made->entry_.domain.set(made->config_.domain->handle());
   made->entry_.cq.set(made->config_.recv_cq->index());
+  made->entry_.srq_plus_one.set(made->config_.srq ? made->config_.srq->index() + 1u : 0);
+  if (made->config_.srq) made->config_.srq->join(made->number_);
   // A number used before goes on counting its lives: late packets and peers of the old ones stay strangers.
   made->incarnation_ = arena::QpWord::unpack(made->entry_.word.get()).incarnation + 1;
   process.arena().binding(*index).bound.set(0);
@@ -73,7 +78,7 @@ base::Result<std::shared_ptr<QueuePair>> QueuePair::create(Process& process, Con
 }
 
 QueuePair::~QueuePair() {
-  if (receive_ != nullptr && send_ != nullptr) destroy();
+  if (send_ != nullptr) destroy();
   process_.release_qp(static_cast<uint16_t>(number_.value));
 }
 
@@ -188,7 +193,7 @@ void QueuePair::enter_reset() {
   // What was delivered is dropped with the rest, as an adapter forgets a queue pair that is reset.
   config_.recv_cq->settle([&] {
     peer_slot_.store(0);
-    receive_->clear();
+    if (receive_) receive_->clear();
     flushed_.store(0, std::memory_order_relaxed);
     failing_ = false;
     established_ = false;
@@ -199,6 +204,7 @@ void QueuePair::enter_reset() {
   if (config_.send_cq != config_.recv_cq)
     config_.send_cq->settle([&] { config_.send_cq->forget_locked(number_.value); });
   send_->clear();
+  if (config_.srq) config_.srq->take_back_from(number_);
   auto& binding = process_.arena().binding(static_cast<uint16_t>(number_.value));
   binding.bound.atomic().store(0);
   binding.waiting.atomic().store(0);
@@ -207,13 +213,18 @@ void QueuePair::enter_reset() {
 
 // Peers stop delivering, then what they had delivered counts, then the rest is flushed.
 void QueuePair::enter_error() {
+  const bool was_ready = may_fail();
   announce(IBV_QPS_ERR);
   enter_state(attributes_, IBV_QPS_ERR);
   send_->set_state(SendState::kFlushes);
   config_.recv_cq->settle([&] {
     state_.store(IBV_QPS_ERR, std::memory_order_release);
-    flush_receives_locked();
+    if (receive_) flush_receives_locked();
   });
+  if (!config_.srq) return;
+  // What waits in a shared queue waits on for the others (IBA 10.2.9.4).
+  config_.srq->take_back_from(number_);
+  if (was_ready) raise(IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
 // IBA 10.3.1.6: without a connection to keep in step a failed send costs the send queue only, until the
@@ -257,6 +268,11 @@ int QueuePair::post_send(ibv_send_wr* requests, ibv_send_wr** bad) {
 
 int QueuePair::post_recv(ibv_recv_wr* requests, ibv_recv_wr** bad) {
   int error = 0;
+  if (!receive_) {
+    if (bad != nullptr) *bad = requests;
+    explain_refused_receive(*this, *requests, EOPNOTSUPP);
+    return EINVAL;
+  }
   {
     const std::lock_guard lock(receive_->lock);
     for (ibv_recv_wr* next = requests; next != nullptr; next = next->next) {
@@ -302,6 +318,7 @@ void QueuePair::destroy() {
   config_.send_cq->slack -= send_slack();
   --config_.send_cq->users;
   --config_.recv_cq->users;
+  if (config_.srq) config_.srq->leave(number_);
 }
 
 void QueuePair::raise(ibv_event_type type) {

@@ -16,6 +16,7 @@
 #include "verbs/qp_attributes.hpp"
 #include "verbs/receive_queue.hpp"
 #include "verbs/send_queue.hpp"
+#include "verbs/shared_receive_queue.hpp"
 
 namespace verbena::verbs {
 
@@ -59,7 +60,8 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
     bool signal_all = false;
     std::shared_ptr<PathMaker> paths;
     EventQueue* events = nullptr;
-    void* element = nullptr;  // what events name: the program's ibv_qp
+    void* element = nullptr;                            // what events name: the program's ibv_qp
+    std::shared_ptr<SharedReceiveQueue> srq = nullptr;  // null: it has receives of its own
   };
   // EINVAL: caps that the device doesn't have; ENOMEM.
   [[nodiscard]] static base::Result<std::shared_ptr<QueuePair>> create(Process& process, Config config);
@@ -87,7 +89,7 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
 
   // A peer's record for it, with the lock of its receive CQ held. True: `completion` was written. `failed`:
   // fail_as_responder() is due once that lock is given back.
-  bool on_record(const arena::RingConsumer::Taken& taken, ibv_wc& completion, bool& failed);
+  bool on_record(const arena::RingConsumer::Taken& taken, base::Slot from, ibv_wc& completion, bool& failed);
   [[nodiscard]] bool receives_at(const CompletionQueue& queue, base::Slot peer) const {
     return config_.recv_cq.get() == &queue && peer_slot_.load(std::memory_order_relaxed) == peer.value;
   }
@@ -125,9 +127,14 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   void raise(ibv_event_type type);
   [[nodiscard]] RetryRules rules() const;
   void describe_datagram(const arena::RingConsumer::Taken& taken, ibv_wc& completion) const;
-  bool fail_receive(ibv_wc& completion, ibv_wc_status status, engine::Verdict why, bool& failed);
+  bool fail_receive(const ReceiveFront& front, ibv_wc& completion, ibv_wc_status status, engine::Verdict why,
+                    bool& failed);
+  bool on_failure(const arena::Record& record, const ReceiveFront* front, ibv_wc& completion, bool& failed);
+  // The receive that a record is for. False: there is none.
+  [[nodiscard]] bool find_receive(const arena::Record& record, base::Slot from, ReceiveFront& front);
+  void pop_receive(const ReceiveFront& front);
   bool note_failure(engine::Verdict why, bool completed);
-  [[nodiscard]] ibv_wc_status scatter(std::span<const std::byte> bytes, const ReceiveQueue::Front& front);
+  [[nodiscard]] ibv_wc_status scatter(std::span<const std::byte> bytes, const ReceiveFront& front);
   [[nodiscard]] bool may_fail() const { return state() != IBV_QPS_ERR && state() != IBV_QPS_RESET; }
 
   Process& process_;
@@ -136,7 +143,7 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   ibv_qp_cap caps_{};
   arena::QpEntry& entry_;
   std::shared_ptr<SendQueue> send_;
-  std::unique_ptr<ReceiveQueue> receive_;
+  std::unique_ptr<ReceiveQueue> receive_;  // null: they are shared
 
   std::mutex modify_mutex_;  // transitions, and all below
   QpAttributes attributes_;

@@ -43,14 +43,9 @@ arena::ReceiveEntry* ReceiveQueue::at(uint32_t number) const {
   return reinterpret_cast<arena::ReceiveEntry*>(entries_ + uint64_t{number & (capacity_ - 1)} * stride_);
 }
 
-int ReceiveQueue::post(const ibv_recv_wr& request, uint32_t domain) {
-  if (request.num_sge < 0 || static_cast<uint32_t>(request.num_sge) > max_sge_) return EINVAL;
-  const uint32_t number = entry_.posted.get();
-  const uint32_t taken = taken_.load(std::memory_order_acquire);
-  if (number - taken >= capacity_) return ENOMEM;
-
-  arena::ReceiveEntry* entry = at(number);
-  auto* pieces = reinterpret_cast<arena::ReceivePiece*>(entry + 1);
+WrittenReceive write_receive(const arena::ProcessArena& arena, const ibv_recv_wr& request, uint32_t domain,
+                             arena::ReceiveEntry& entry) {
+  auto* pieces = reinterpret_cast<arena::ReceivePiece*>(&entry + 1);
   uint64_t bytes = 0;
   bool faulty = false;
   uint16_t count = 0;
@@ -58,7 +53,7 @@ int ReceiveQueue::post(const ibv_recv_wr& request, uint32_t domain) {
     const ibv_sge& sge = request.sg_list[i];
     if (sge.length == 0) continue;
     Region region;
-    faulty |= check_key(arena_, {sge.lkey, sge.addr, sge.length, domain, IBV_ACCESS_LOCAL_WRITE}, region) !=
+    faulty |= check_key(arena, {sge.lkey, sge.addr, sge.length, domain, IBV_ACCESS_LOCAL_WRITE}, region) !=
               engine::Verdict::kDone;
     pieces[count].address.set(sge.addr);
     pieces[count].length.set(sge.length);
@@ -67,8 +62,18 @@ int ReceiveQueue::post(const ibv_recv_wr& request, uint32_t domain) {
     bytes += sge.length;
   }
   const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX - 1));
-  entry->capacity.set(capacity);
-  entry->count.set(count);
+  entry.capacity.set(capacity);
+  entry.count.set(count);
+  return {capacity, faulty};
+}
+
+int ReceiveQueue::post(const ibv_recv_wr& request, uint32_t domain) {
+  if (request.num_sge < 0 || static_cast<uint32_t>(request.num_sge) > max_sge_) return EINVAL;
+  const uint32_t number = entry_.posted.get();
+  const uint32_t taken = taken_.load(std::memory_order_acquire);
+  if (number - taken >= capacity_) return ENOMEM;
+
+  const auto [capacity, faulty] = write_receive(arena_, request, domain, *at(number));
   wr_ids_[number & (capacity_ - 1)] = request.wr_id;
 
   // The promise to peers, before the credit that lets them rely on it. None where a key or range is wrong:
@@ -81,7 +86,7 @@ int ReceiveQueue::post(const ibv_recv_wr& request, uint32_t domain) {
 
 ReceiveQueue::Front ReceiveQueue::front() const {
   const uint32_t number = taken_.load(std::memory_order_relaxed);
-  return {wr_ids_[number & (capacity_ - 1)], at(number)};
+  return {wr_ids_[number & (capacity_ - 1)], at(number), 0};
 }
 
 void ReceiveQueue::withdraw_promise(uint32_t key) {

@@ -15,6 +15,25 @@
 
 namespace verbena::verbs {
 
+// What a receive that is posted says to those who place messages.
+struct WrittenReceive {
+  uint32_t capacity = 0;  // bytes in all
+  bool faulty = false;    // a key or range of it is wrong
+};
+// Writes the scatter list into the entry; it has room for all pieces.
+WrittenReceive write_receive(const arena::ProcessArena& arena, const ibv_recv_wr& request, uint32_t domain,
+                             arena::ReceiveEntry& entry);
+
+// A receive that a message has come for.
+struct ReceiveFront {
+  uint64_t wr_id = 0;
+  const arena::ReceiveEntry* entry = nullptr;
+  uint16_t index = 0;  // in a shared receive queue
+  [[nodiscard]] const arena::ReceivePiece* pieces() const {
+    return reinterpret_cast<const arena::ReceivePiece*>(entry + 1);
+  }
+};
+
 // Posting and taking may go on at the same time: post() under the queue's own lock, front() and pop() under
 // the lock of the completion queue that it completes into.
 class ReceiveQueue {
@@ -32,13 +51,7 @@ class ReceiveQueue {
   // EINVAL: more pieces than the queue was made for; ENOMEM: full.
   [[nodiscard]] int post(const ibv_recv_wr& request, uint32_t domain);
 
-  struct Front {
-    uint64_t wr_id = 0;
-    const arena::ReceiveEntry* entry = nullptr;
-    [[nodiscard]] const arena::ReceivePiece* pieces() const {
-      return reinterpret_cast<const arena::ReceivePiece*>(entry + 1);
-    }
-  };
+  using Front = ReceiveFront;
   [[nodiscard]] bool empty() const { return taken_.load(std::memory_order_relaxed) == posted(); }
   [[nodiscard]] Front front() const;
   void pop() { taken_.store(taken_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }

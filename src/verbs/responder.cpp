@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "verbs/device_limits.hpp"
 #include "verbs/scatter.hpp"
@@ -54,8 +55,10 @@ Verdict Responder::look_again() {
 // Nothing: it changed meanwhile.
 std::optional<Verdict> Responder::look_at(uint64_t word) {
   const auto now = arena::QpWord::unpack(word);
-  if (!answers(now.state)) return Verdict::kSilence;
-  if (bound_ && now.incarnation != incarnation_) return Verdict::kSilence;  // another life, not ours
+  if (!answers(now.state) || (bound_ && now.incarnation != incarnation_)) {  // another life, not ours
+    give_back();
+    return Verdict::kSilence;
+  }
 
   const uint32_t type_and_rnr = entry_.type_and_rnr.get();
   const bool connected = is_connected_to_us(type_and_rnr >> 8);
@@ -66,6 +69,7 @@ std::optional<Verdict> Responder::look_at(uint64_t word) {
   const uint64_t receives_at = entry_.receives_at.get();
   const uint32_t mask = entry_.receives_mask.get();
   const uint32_t stride = entry_.receives_stride.get();
+  const uint32_t srq = entry_.srq_plus_one.get();
   const uint64_t ring_at = entry_.ring_at.get();
   const uint32_t ring_id = entry_.ring_id.get();
   const arena::RingShape shape{entry_.ring_slots.get(), entry_.ring_payload.get()};
@@ -75,10 +79,15 @@ std::optional<Verdict> Responder::look_at(uint64_t word) {
   if (!connected) return Verdict::kSilence;
   // What its owner wrote can't be trusted to make sense.
   const uint64_t queue_size = (uint64_t{mask} + 1) * stride;
-  if (cq >= arena::kCqBells || (mask & (mask + 1)) != 0 || stride < sizeof(arena::ReceiveEntry) ||
-      stride % 16 != 0 || stride > 65536 ||
-      owner_->arena().in_tables_heap(receives_at, queue_size) == nullptr)
+  if (cq >= arena::kCqBells || srq > arena::kSrqEntries) return Verdict::kCorrupt;
+  arena::SharedReceives shared;
+  if (srq != 0) {
+    shared = arena::SharedReceives(owner_->arena(), static_cast<uint16_t>(srq - 1));
+    if (!shared.sane()) return Verdict::kCorrupt;
+  } else if ((mask & (mask + 1)) != 0 || stride < sizeof(arena::ReceiveEntry) || stride % 16 != 0 ||
+             stride > 65536 || owner_->arena().in_tables_heap(receives_at, queue_size) == nullptr) {
     return Verdict::kCorrupt;
+  }
   if (!port_) port_ = owner_->port(ring_at, ring_id, shape);
   if (!port_) return Verdict::kCorrupt;
   incarnation_ = now.incarnation;
@@ -91,7 +100,9 @@ std::optional<Verdict> Responder::look_at(uint64_t word) {
   rnr_timer_ = static_cast<uint8_t>(type_and_rnr & 0xff);
   receives_at_ = receives_at;
   receives_mask_ = mask;
-  receives_stride_ = stride;
+  receives_stride_ = srq != 0 ? shared.stride() : stride;
+  receives_domain_ = srq != 0 ? shared.domain() : domain;
+  shared_ = shared;
   has_channel_ = owner_->arena().cq(cq_).channel.get() >= 0;
   seen_word_ = word;
   return Verdict::kDone;
@@ -116,19 +127,50 @@ bool Responder::bind() {
 }
 
 bool Responder::receive_waits() {
+  if (shared_) return claim_ || shared_.any_posted();
   posted_ = entry_.posted.acquire();
   fits_plus_one_ = entry_.fits_plus_one.get();
   return posted_ != consumed_;
 }
 
 uint32_t Responder::credits() {
+  if (shared_) return UINT32_MAX;  // IBA 9.7.7.2.5: what others may take as well is promised to nobody
   (void)receive_waits();
   return std::min(posted_ - consumed_, receives_mask_ + 1);
 }
 
 bool Responder::wait_for_receive() {
   owner_->arena().binding(static_cast<uint16_t>(target_.value)).waiting.atomic().store(1);
+  if (shared_)
+    if (arena::SrqClaims* claims = shared_.claims(); claims != nullptr) claims->waiting.atomic().store(1);
   return !receive_waits();
+}
+
+// The receive is ours until its message is delivered, or its queue pair leaves, or we do.
+Verdict Responder::claim_receive() {
+  if (claim_) return Verdict::kDone;
+  arena::SharedReceives::Claim claim;
+  switch (shared_.claim(static_cast<uint16_t>(target_.value), requester_.accessor, claim)) {
+    case arena::SharedReceives::Claimed::kNone:
+      return Verdict::kNotReady;
+    case arena::SharedReceives::Claimed::kBusy:
+      return Verdict::kNoRoom;
+    case arena::SharedReceives::Claimed::kCorrupt:
+      return Verdict::kCorrupt;
+    case arena::SharedReceives::Claimed::kYes:
+      break;
+  }
+  claim_ = claim;
+  // The owner looks for claims when its queue pair leaves: it saw this one, or we see that it has left.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return reach();
+}
+
+void Responder::give_back() {
+  if (!claim_) return;
+  shared_.give_back(*claim_);
+  claim_.reset();
+  (void)call_for_merge();
 }
 
 const arena::ReceiveEntry* Responder::receive_entry(uint32_t number) const {
@@ -140,6 +182,10 @@ const arena::ReceiveEntry* Responder::receive_entry(uint32_t number) const {
 
 // The common case looks at two cached words only.
 Verdict Responder::take_credit(uint64_t length) {
+  if (shared_) {
+    const Verdict claimed = claim_receive();
+    return claimed == Verdict::kDone ? look_at_receive(length) : claimed;
+  }
   if (posted_ == consumed_ && !receive_waits()) return Verdict::kNotReady;
   if (posted_ - consumed_ > receives_mask_ + 1) return Verdict::kCorrupt;
   if (length < fits_plus_one_) return Verdict::kDone;
@@ -148,7 +194,8 @@ Verdict Responder::take_credit(uint64_t length) {
 
 Verdict Responder::look_at_receive(uint64_t length) {
   if (length == 0) return Verdict::kDone;  // touches no memory, so none is at fault
-  const auto* receive = receive_entry(consumed_);
+  const auto* receive = current_receive();
+  if (receive == nullptr) return Verdict::kCorrupt;
   if (length > receive->capacity.get()) return Verdict::kTooLong;
   // No promise holds for it: its keys may have gone since it was posted, or never been good.
   const auto* pieces = reinterpret_cast<const arena::ReceivePiece*>(receive + 1);
@@ -158,7 +205,8 @@ Verdict Responder::look_at_receive(uint64_t length) {
   for (unsigned i = 0; i < count && rest > 0; ++i) {
     const uint64_t part = std::min<uint64_t>(rest, pieces[i].length.get());
     Region region;
-    const KeyUse use{pieces[i].lkey.get(), pieces[i].address.get(), part, domain_, IBV_ACCESS_LOCAL_WRITE};
+    const KeyUse use{pieces[i].lkey.get(), pieces[i].address.get(), part, receives_domain_,
+                     IBV_ACCESS_LOCAL_WRITE};
     if (check_key(owner_->arena(), use, region) != Verdict::kDone) return Verdict::kBadReceive;
     rest -= part;
   }
@@ -172,6 +220,7 @@ Verdict Responder::begin_receive(const Arrival& arrival) {
 
 Verdict Responder::finish_receive(const Arrival& arrival) {
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  if (shared_ && !claim_) return Verdict::kSilence;
   const arena::Record record{.kind = arrival.kind == Arrival::Kind::kWriteImm ? arena::RecordKind::kWriteImm
                                                                               : arena::RecordKind::kPlaced,
                              .flags = flags_of(arrival),
@@ -211,11 +260,18 @@ Verdict Responder::deliver_datagram(const Arrival& arrival, std::span<const iove
   return send_record(record, std::span(pieces).first(from.size() + 1), record.length);
 }
 
-Verdict Responder::send_record(const arena::Record& record, std::span<const iovec> from, uint64_t length) {
+Verdict Responder::send_record(arena::Record record, std::span<const iovec> from, uint64_t length) {
+  if (claim_) {
+    record.flags |= arena::kNamesReceive;
+    record.receive = claim_->entry;
+  }
   Verdict verdict = put(record, from, length);
   if (verdict == Verdict::kNoRoom && owner_->empty_rings(cq_)) verdict = put(record, from, length);
   if (verdict != Verdict::kDone) return verdict == Verdict::kNoRoom ? call_for_merge() : verdict;
   if (record.kind != arena::RecordKind::kFail) ++consumed_;
+  // Its program may wait for the event that says so before it polls.
+  if (std::exchange(claim_, std::nullopt).value_or(arena::SharedReceives::Claim{}).below_limit)
+    (void)call_for_merge();
   if (has_channel_) ring_bell((record.flags & arena::kSolicited) != 0);
   return Verdict::kDone;
 }
@@ -250,6 +306,7 @@ void Responder::ring_bell(bool solicited) {
 Verdict Responder::fail(Verdict why, bool consumes_receive) {
   if (auto reached = reach(); reached != Verdict::kDone)
     return Verdict::kDone;  // it failed by itself already
+  if (shared_ && consumes_receive) (void)claim_receive();
   const arena::Record record{.kind = arena::RecordKind::kFail,
                              .flags = static_cast<uint8_t>(consumes_receive ? arena::kHasImm : 0),
                              .qp = target_.value,

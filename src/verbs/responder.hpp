@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "arena/shared_receives.hpp"
 #include "base/numbers.hpp"
 #include "engine/responder_actions.hpp"
 #include "verbs/key_check.hpp"
@@ -28,6 +29,9 @@ struct RequesterIdentity {
 class Responder final : public engine::ResponderActions {
  public:
   Responder(std::shared_ptr<QueueOwner> owner, base::Qpn target, const RequesterIdentity& requester);
+  ~Responder() override { give_back(); }
+  Responder(const Responder&) = delete;
+  Responder& operator=(const Responder&) = delete;
 
   // Each action begins with this: is the target still the one we are connected to, and able to answer?
   [[nodiscard]] engine::Verdict reach() {
@@ -69,8 +73,15 @@ class Responder final : public engine::ResponderActions {
   [[nodiscard]] bool is_connected_to_us(uint32_t type) const;
   [[nodiscard]] bool bind();
   [[nodiscard]] engine::Verdict take_credit(uint64_t length);
+  [[nodiscard]] engine::Verdict claim_receive();
+  // A receive that was claimed for a message that won't come goes back to the shared queue.
+  void give_back();
+  // The one that the message at hand goes into; null: the owner's tables make no sense.
+  [[nodiscard]] const arena::ReceiveEntry* current_receive() const {
+    return shared_ ? shared_.entry(claim_->entry) : receive_entry(consumed_);
+  }
   [[nodiscard]] engine::Verdict look_at_receive(uint64_t length);
-  [[nodiscard]] engine::Verdict send_record(const arena::Record& record, std::span<const iovec> from,
+  [[nodiscard]] engine::Verdict send_record(arena::Record record, std::span<const iovec> from,
                                             uint64_t length);
   [[nodiscard]] engine::Verdict put(const arena::Record& record, std::span<const iovec> from,
                                     uint64_t length);
@@ -84,7 +95,8 @@ class Responder final : public engine::ResponderActions {
   // Do messages of ours that wait in the owner's ring belong into this piece of its memory? Then whatever
   // reads it must wait until they are there.
   [[nodiscard]] bool awaits_message(uint64_t address, uint64_t length);
-  [[nodiscard]] bool receive_touches(uint32_t number, uint64_t address, uint64_t length) const;
+  [[nodiscard]] bool receive_touches(const arena::ReceiveEntry& receive, uint64_t address,
+                                     uint64_t length) const;
   [[nodiscard]] engine::Verdict call_for_merge();
   void ring_bell(bool solicited);
   [[nodiscard]] const arena::ReceiveEntry* receive_entry(uint32_t number) const;
@@ -107,7 +119,11 @@ class Responder final : public engine::ResponderActions {
   uint64_t receives_at_ = 0;
   uint32_t receives_mask_ = 0;
   uint32_t receives_stride_ = 0;
+  uint32_t receives_domain_ = 0;  // which its receives' keys are in
   std::shared_ptr<DeliveryPort> port_;
+  // Where it shares its receives with other queue pairs: those, and the one that we claimed.
+  arena::SharedReceives shared_;
+  std::optional<arena::SharedReceives::Claim> claim_;
 
   // Credits: receives consumed by us in this connection, and what we last knew was posted.
   uint32_t consumed_ = 0;

@@ -122,7 +122,9 @@ Verdict Responder::move_packet(const iovec& packet, const Region& region, Tail t
 
 Verdict Responder::place(uint64_t offset, std::span<const iovec> from, Tail tail) {
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
-  const auto* receive = receive_entry(consumed_);
+  if (shared_ && !claim_) return Verdict::kSilence;
+  const auto* receive = current_receive();
+  if (receive == nullptr) return Verdict::kCorrupt;
   const auto* pieces = reinterpret_cast<const arena::ReceivePiece*>(receive + 1);
   const unsigned count = receive->count.get();
   if (count > (receives_stride_ - sizeof *receive) / sizeof *pieces || count > kMaxSge)
@@ -144,12 +146,15 @@ Verdict Responder::place(uint64_t offset, std::span<const iovec> from, Tail tail
   for (unsigned i = 0; i < used; ++i)
     if (!guard.add(covered[i].key)) return Verdict::kNoRoom;
   guard.seal();
+  // A queue pair that leaves gives a shared receive to others, unless it sees that we are at it.
+  if (shared_ && (reach() != Verdict::kDone || !claim_)) return Verdict::kSilence;
   std::array<iovec, kMaxSge> theirs{};
   uint64_t found_bytes = 0;
   uint64_t region_end = 0;
   for (unsigned i = 0; i < used; ++i) {
     Region region;
-    const KeyUse use{covered[i].key, covered[i].address, covered[i].length, domain_, IBV_ACCESS_LOCAL_WRITE};
+    const KeyUse use{covered[i].key, covered[i].address, covered[i].length, receives_domain_,
+                     IBV_ACCESS_LOCAL_WRITE};
     if (check_key(owner_->arena(), use, region) != Verdict::kDone) return Verdict::kBadReceive;
     theirs[i] = {reinterpret_cast<void*>(region.address), covered[i].length};
     region_end = region.end;
@@ -165,13 +170,13 @@ Verdict Responder::place(uint64_t offset, std::span<const iovec> from, Tail tail
   return verdict == Verdict::kUnmapped ? Verdict::kBadReceive : verdict;
 }
 
-bool Responder::receive_touches(uint32_t number, uint64_t address, uint64_t length) const {
-  const auto* receive = receive_entry(number);
-  const auto* pieces = reinterpret_cast<const arena::ReceivePiece*>(receive + 1);
-  const unsigned most = static_cast<unsigned>((receives_stride_ - sizeof *receive) / sizeof *pieces);
-  for (unsigned i = 0; i < std::min<unsigned>(receive->count.get(), most); ++i) {
+bool Responder::receive_touches(const arena::ReceiveEntry& receive, uint64_t address, uint64_t length) const {
+  const auto* pieces = reinterpret_cast<const arena::ReceivePiece*>(&receive + 1);
+  const unsigned most = static_cast<unsigned>((receives_stride_ - sizeof receive) / sizeof *pieces);
+  for (unsigned i = 0; i < std::min<unsigned>(receive.count.get(), most); ++i) {
     Region region;
-    const KeyUse use{pieces[i].lkey.get(), pieces[i].address.get(), pieces[i].length.get(), domain_, 0};
+    const KeyUse use{pieces[i].lkey.get(), pieces[i].address.get(), pieces[i].length.get(), receives_domain_,
+                     0};
     if (check_key(owner_->arena(), use, region) == Verdict::kDone && region.address < address + length &&
         address < region.address + use.length)
       return true;
@@ -188,10 +193,12 @@ bool Responder::awaits_message(uint64_t address, uint64_t length) {
   }
   bool touches = false;
   uint32_t receive = consumed_;
-  port_->ring.look_back(target_.value, [&](arena::RecordKind kind) {
+  port_->ring.look_back(target_.value, [&](arena::RecordKind kind, uint16_t shared) {
     if (kind == arena::RecordKind::kFail) return;
     --receive;
-    touches = touches || (kind == arena::RecordKind::kSend && receive_touches(receive, address, length));
+    const auto* entry = shared_ ? shared_.entry(shared) : receive_entry(receive);
+    touches = touches || (kind == arena::RecordKind::kSend && entry != nullptr &&
+                          receive_touches(*entry, address, length));
   });
   return touches;
 }

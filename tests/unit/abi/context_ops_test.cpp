@@ -35,7 +35,7 @@ TEST(ContextOps, NoExtendedSlotIsEmpty) {
 TEST(ContextOps, RefusesByConvention) {
   verbs_context verbs{};
   fill_operations(verbs);
-  EXPECT_EQ(EOPNOTSUPP, verbs.context.ops.post_srq_recv(nullptr, nullptr, nullptr));
+  EXPECT_EQ(EOPNOTSUPP, verbs.post_srq_ops(nullptr, nullptr, nullptr));
   EXPECT_EQ(EOPNOTSUPP, verbs.modify_cq(nullptr, nullptr));
   errno = 0;
   EXPECT_EQ(nullptr, verbs.create_cq_ex(nullptr, nullptr));

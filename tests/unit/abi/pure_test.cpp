@@ -63,7 +63,7 @@ TEST(Strings, NameEveryNumber) {
 
 TEST(Stubs, RefuseByTheConventionOfEachCall) {
   errno = 0;
-  EXPECT_EQ(nullptr, ibv_create_srq(nullptr, nullptr));
+  EXPECT_EQ(nullptr, ibv_reg_dmabuf_mr(nullptr, 0, 0, 0, 0, 0));
   EXPECT_EQ(EOPNOTSUPP, errno);
   EXPECT_EQ(EOPNOTSUPP, ibv_set_ece(nullptr, nullptr));
   EXPECT_EQ(0, ibv_query_qp_data_in_order(nullptr, IBV_WR_SEND, 0));

@@ -153,7 +153,7 @@ TEST(DeliveryRing, KnowsWhatWasntTakenYet) {
   Ring ring({8, 0});
   const auto waiting = [&](uint32_t qp) {
     std::vector<RecordKind> kinds;
-    ring.producer.look_back(qp, [&](RecordKind kind) { kinds.push_back(kind); });
+    ring.producer.look_back(qp, [&](RecordKind kind, uint16_t) { kinds.push_back(kind); });
     return kinds;
   };
   const auto take = [&] {
@@ -317,7 +317,7 @@ TEST(LyingConsumer, NeverLeadsTheProducerOutOfItsMemory) {
           break;
       }
       unsigned seen = 0;
-      ring.producer.look_back(sent - 1, [&](RecordKind) { ++seen; });
+      ring.producer.look_back(sent - 1, [&](RecordKind, uint16_t) { ++seen; });
       ASSERT_LE(seen, ring.shape().slots);
       const size_t length = random() % (ring.shape().payload + 64);
       if (ring.send(message(sent, length), bytes_of(sent, length))) ++sent;

@@ -136,6 +136,12 @@ std::shared_ptr<CompletionQueue> OwnerProcess::make_cq(int cqe, CompletionChanne
   return *CompletionQueue::create(*process_, {.cqe = cqe, .channel = channel, .events = events_.get()});
 }
 
+std::shared_ptr<SharedReceiveQueue> OwnerProcess::make_srq(uint32_t max_wr, uint32_t max_sge) {
+  auto made = SharedReceiveQueue::create(*process_, {domain_, max_wr, max_sge, events_.get(), this});
+  EXPECT_TRUE(made) << (made ? "" : made.error().sentence);
+  return made ? *made : nullptr;
+}
+
 std::shared_ptr<QueuePair> OwnerProcess::make_qp(const std::shared_ptr<CompletionQueue>& cq,
                                                  const QpSetup& setup,
                                                  std::function<std::unique_ptr<SendPath>()> path) {
@@ -149,7 +155,8 @@ std::shared_ptr<QueuePair> OwnerProcess::make_qp(const std::shared_ptr<Completio
                                                      .max_inline_data = 256},
                                             .signal_all = setup.signal_all,
                                             .paths = std::make_shared<ScriptedPaths>(std::move(path)),
-                                            .events = events_.get()});
+                                            .events = events_.get(),
+                                            .srq = setup.srq});
   EXPECT_TRUE(made) << (made ? "" : made.error().sentence);
   if (!made) return nullptr;
   connect(**made, setup);
@@ -160,7 +167,8 @@ RequesterIdentity OwnerProcess::identity(const QpSetup& setup) {
   return {.qpn = base::Qpn::make(setup.peer, setup.peer_index),
           .incarnation = 1,
           .first_psn = first_psn(setup),
-          .gid = {0x11, 0x2200u + setup.peer.value}};
+          .gid = {0x11, 0x2200u + setup.peer.value},
+          .accessor = setup.peer};
 }
 
 void OwnerProcess::connect(QueuePair& queue_pair, const QpSetup& setup) {

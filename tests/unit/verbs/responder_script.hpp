@@ -73,6 +73,7 @@ struct QpSetup {
   uint32_t pieces = 4;
   ibv_qp_state state = IBV_QPS_RTS;
   bool signal_all = false;
+  std::shared_ptr<SharedReceiveQueue> srq = {};  // instead of receives of its own
 };
 
 // A process that owns queue pairs.
@@ -93,6 +94,7 @@ class OwnerProcess {
   [[nodiscard]] uint32_t register_memory(std::span<std::byte> memory, unsigned access);
   [[nodiscard]] uint32_t register_memory(const RegionRequest& request);
   [[nodiscard]] std::shared_ptr<CompletionQueue> make_cq(int cqe, CompletionChannel* channel = nullptr);
+  [[nodiscard]] std::shared_ptr<SharedReceiveQueue> make_srq(uint32_t max_wr, uint32_t max_sge = 4);
   // `path`: who makes the way for its own requests; null: one that leads nowhere.
   [[nodiscard]] std::shared_ptr<QueuePair> make_qp(const std::shared_ptr<CompletionQueue>& cq,
                                                    const QpSetup& setup,
