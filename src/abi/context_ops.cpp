@@ -26,7 +26,7 @@ void refuse_all(auto&... slots) { (refuse_by(slots), ...); }
 
 void fill_basic(ibv_context_ops& ops) {
   refuse_all(ops._compat_alloc_pd, ops._compat_dealloc_pd, ops._compat_reg_mr, ops._compat_rereg_mr,
-             ops._compat_dereg_mr, ops.alloc_mw, ops.bind_mw, ops.dealloc_mw, ops._compat_create_cq,
+             ops._compat_dereg_mr, ops._compat_create_cq,
              ops._compat_cq_event, ops._compat_resize_cq, ops._compat_destroy_cq, ops._compat_create_srq,
              ops._compat_modify_srq, ops._compat_query_srq, ops._compat_destroy_srq, ops.post_srq_recv,
              ops._compat_create_qp, ops._compat_query_qp, ops._compat_modify_qp, ops._compat_destroy_qp,
@@ -34,6 +34,9 @@ void fill_basic(ibv_context_ops& ops) {
              ops._compat_detach_mcast, ops._compat_async_event);
   ops.poll_cq = poll_cq;
   ops.req_notify_cq = req_notify_cq;
+  ops.alloc_mw = alloc_mw;
+  ops.bind_mw = bind_mw;
+  ops.dealloc_mw = dealloc_mw;
   ops.post_send = post_send;
   ops.post_recv = post_recv;
   ops._compat_query_device = vb_ibv_query_device;

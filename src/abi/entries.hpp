@@ -26,4 +26,9 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
 int post_send(ibv_qp* qp, ibv_send_wr* requests, ibv_send_wr** bad) noexcept;
 int post_recv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) noexcept;
 
+// Memory windows.
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) noexcept;
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) noexcept;
+int dealloc_mw(ibv_mw* mw) noexcept;
+
 }  // namespace verbena::abi

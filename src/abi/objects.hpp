@@ -67,6 +67,15 @@ struct Mr {
 };
 static_assert(offsetof(Mr, ibv) == 0);
 
+struct Mw {
+  ibv_mw ibv{};
+  std::shared_ptr<verbs::ProtectionDomain> domain;
+  std::shared_ptr<client::DataPath> data;
+
+  static Mw& from(ibv_mw* mw) { return *reinterpret_cast<Mw*>(mw); }
+};
+static_assert(offsetof(Mw, ibv) == 0);
+
 struct Channel {
   ibv_comp_channel ibv{};
   std::unique_ptr<verbs::CompletionChannel> channel;

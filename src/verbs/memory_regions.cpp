@@ -7,6 +7,7 @@
 
 #include "base/explain.hpp"
 #include "base/time.hpp"
+#include "verbs/device_limits.hpp"
 
 namespace verbena::verbs {
 namespace {
@@ -38,23 +39,38 @@ base::Result<uint32_t> MemoryRegions::add(const RegionRequest& request) {
   const auto backing = inspect_range(request.address, request.length, (request.access & kWrites) != 0);
   if (!backing) return std::unexpected(backing.error());
   const std::lock_guard lock(mutex_);
+  const uint32_t index = regions_ < static_cast<uint32_t>(kMaxMr) ? claim() : 0;
+  if (index == 0) return base::fail(ENOMEM, fmt::format("{} memory regions are registered already", regions_));
+  ++regions_;
+  const uint32_t key = next_key(index);
+  write(arena_.mr(index), static_cast<uint8_t>(key), request, *backing);
+  return key;
+}
+
+uint32_t MemoryRegions::claim() {
   uint32_t index = 0;
-  if (!free_.empty() && free_.size() > 64) {  // a key just given back rests for a while
-    index = free_.front();
+  if (free_.size() > 64 || (next_ == arena::kMrEntries && !free_.empty())) {
+    index = free_.front();  // a key just given back rests for a while
     free_.pop_front();
   } else if (next_ < arena::kMrEntries) {
     index = next_++;
     tags_.resize(next_);
-  } else if (!free_.empty()) {
-    index = free_.front();
-    free_.pop_front();
-  } else {
-    return base::fail(ENOMEM, fmt::format("{} memory regions are registered already", arena::kMrEntries - 1));
   }
+  return index;
+}
+
+uint32_t MemoryRegions::next_key(uint32_t index) {
   const uint8_t tag = ++tags_[index] == 0 ? ++tags_[index] : tags_[index];
-  auto& entry = arena_.mr(index);
-  write(entry, tag, request, *backing);
   return index << 8 | tag;
+}
+
+base::Result<void> MemoryRegions::withdraw(uint32_t index, const char* what) {
+  if (const auto windows = windows_on_.find(index); windows != windows_on_.end())
+    return base::fail(EBUSY, fmt::format("{}: {} memory windows are bound to the region: unbind, invalidate or "
+                                         "deallocate them first",
+                                         what, windows->second));
+  arena_.mr(index).word.atomic().store(0);  // with its fence
+  return {};
 }
 
 void MemoryRegions::write(arena::MrEntry& entry, uint8_t tag, const RegionRequest& request,
@@ -91,19 +107,29 @@ base::Result<void> MemoryRegions::change(uint32_t key, int mask, const RegionReq
   if (auto ok = check(changed); !ok) return ok;
   const auto backing = inspect_range(changed.address, changed.length, (changed.access & kWrites) != 0);
   if (!backing) return std::unexpected(backing.error());
-  entry.word.atomic().store(0);
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto ok = withdraw(index, "ibv_rereg_mr"); !ok) return ok;
+  }
+  if (settle_) settle_();
   wait_for_accesses(index);  // without the lock: who keeps us waiting doesn't keep others from registering
   const std::lock_guard lock(mutex_);
   write(entry, static_cast<uint8_t>(key), changed, *backing);
   return {};
 }
 
-void MemoryRegions::remove(uint32_t key) {
+base::Result<void> MemoryRegions::remove(uint32_t key) {
   const uint32_t index = key >> 8;
-  arena_.mr(index).word.atomic().store(0);  // with its fence: from here on nobody begins an access
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto ok = withdraw(index, "ibv_dereg_mr"); !ok) return ok;
+  }
+  if (settle_) settle_();
   wait_for_accesses(index);
   const std::lock_guard lock(mutex_);
+  --regions_;
   free_.push_back(index);
+  return {};
 }
 
 bool MemoryRegions::accessed(uint32_t index, base::Slot& by) const {
@@ -131,9 +157,8 @@ bool MemoryRegions::accessed(uint32_t index, base::Slot& by) const {
   return false;
 }
 
-void MemoryRegions::wait_for_accesses(uint32_t index) const {
+void MemoryRegions::wait_for_accesses(uint32_t index, const char* what) const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (settle_) settle_();
   const base::Instant begin = base::now();
   bool said = false;
   base::Slot by;
@@ -142,9 +167,9 @@ void MemoryRegions::wait_for_accesses(uint32_t index) const {
     if (!said && base::now() - begin > base::seconds(1)) {
       said = true;
       base::explain(
-          fmt::format("deregistering a memory region waits for the process in slot {}, which is in the "
+          fmt::format("{} waits for the process in slot {}, which is in the "
                       "middle of accessing it and doesn't go on (is it stopped?)",
-                      by.value));
+                      what, by.value));
     }
   }
 }
