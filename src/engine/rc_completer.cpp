@@ -211,8 +211,7 @@ DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet
   const Psn psn = packet.bth.psn;
   const Flight& wanted = answered_by(psn);
   const bool expected = wanted.request.fetches() && !wanted.request.returns_word();
-  if (!expected && psn.since(wanted.first) < wanted.packets)
-    return DropReason::kBadAnswer;
+  if (!expected && psn.since(wanted.first) < wanted.packets) return DropReason::kBadAnswer;
   if (!acknowledge_before(now, psn)) {
     implied_loss(now, psn);
     return DropReason::kOutOfOrder;
@@ -241,7 +240,8 @@ DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet
 
 DropReason RcRequester::on_atomic_acknowledge(Instant now, const roce::Packet& packet) {
   const Flight& wanted = answered_by(packet.bth.psn);
-  if (!wanted.request.returns_word() && packet.bth.psn.since(wanted.first) < wanted.packets) return DropReason::kBadAnswer;
+  if (!wanted.request.returns_word() && packet.bth.psn.since(wanted.first) < wanted.packets)
+    return DropReason::kBadAnswer;
   if (!acknowledge_before(now, packet.bth.psn)) {
     implied_loss(now, packet.bth.psn);
     return DropReason::kOutOfOrder;

@@ -21,15 +21,15 @@ enum class Verdict : uint8_t {
   kFaultHere,  // the requester's own memory isn't accessible
   kBadKey,
   kBadBounds,
-  kNoAccess,     // the region doesn't allow it
-  kWrongDomain,  // the region is in another protection domain than the queue pair
-  kUnmapped,     // registered, but the memory isn't there any longer
-  kNotEnabled,   // the queue pair doesn't allow this operation
-  kMisaligned,   // an atomic operation's address
-  kBadSequence,  // a packet that can't follow the one before it, or has a length that none may have
-  kTooLong,      // the message is longer than the receive
-  kBadReceive,   // the receive's own memory is at fault
-  kCorrupt,      // what the owner's tables say can't be
+  kNoAccess,        // the region doesn't allow it
+  kWrongDomain,     // the region is in another protection domain than the queue pair
+  kUnmapped,        // registered, but the memory isn't there any longer
+  kNotEnabled,      // the queue pair doesn't allow this operation
+  kMisaligned,      // an atomic operation's address
+  kBadSequence,     // a packet that can't follow the one before it, or has a length that none may have
+  kTooLong,         // the message is longer than the receive
+  kBadReceive,      // the receive's own memory is at fault
+  kCorrupt,         // what the owner's tables say can't be
   kWrongQueuePair,  // the window is open to another queue pair
   kNotWindow,       // the key to bind or invalidate isn't one of a window of the right type
   kBound,           // the window is bound, and must be invalidated first

@@ -150,8 +150,8 @@ Verdict Exchange::run(base::Slot from, const arena::Letter& letter, uint64_t& be
   if (!guard.add(request.key)) return Verdict::kNoRoom;
   guard.seal();
   verbs::Region region;
-  const verbs::KeyUse use{request.key, request.address, sizeof(uint64_t), entry.domain.get(),
-                          access,      letter.qp};
+  const verbs::KeyUse use{request.key,        request.address, sizeof(uint64_t),
+                          entry.domain.get(), access,          letter.qp};
   if (auto found = check_key(process_.arena(), use, region); found != Verdict::kDone) return found;
   if (request.address % sizeof(uint64_t) != 0 || region.address % sizeof(uint64_t) != 0)
     return Verdict::kMisaligned;

@@ -165,8 +165,8 @@ std::string window_refusal(const SendRequest& request, Verdict why) {
     case Verdict::kBadBounds:
       return request.compare_add == 0
                  ? "a type 2 memory window can't be bound to nothing: take it back with IBV_WR_LOCAL_INV"
-                 : fmt::format("0x{:x} to 0x{:x} isn't wholly inside the memory region", request.remote_address,
-                               request.remote_address + request.compare_add);
+                 : fmt::format("0x{:x} to 0x{:x} isn't wholly inside the memory region",
+                               request.remote_address, request.remote_address + request.compare_add);
     case Verdict::kNoAccess:
       return "the memory region must have been registered with IBV_ACCESS_MW_BIND and, for remote writes and "
              "atomics, IBV_ACCESS_LOCAL_WRITE";
@@ -226,8 +226,9 @@ void explain_receive_failure(QueuePair& queue_pair, const ibv_wc& completion, Ve
   if (why == Verdict::kTooLong)
     cause = "the message that came is longer than its buffers: post larger receives";
   if (completion.status == IBV_WC_LOC_ACCESS_ERR)
-    cause = "the RDMA WRITE whose immediate it was for may not write where it wanted to, or the key that came "
-            "with a SEND can't be invalidated";
+    cause =
+        "the RDMA WRITE whose immediate it was for may not write where it wanted to, or the key that came "
+        "with a SEND can't be invalidated";
   base::explain(fmt::format("QP 0x{:06x}: receive (wr_id {}) failed with {}: {}", queue_pair.number().value,
                             completion.wr_id, status_name(completion.status), cause));
 }
@@ -258,9 +259,10 @@ void explain_refused_send(QueuePair& queue_pair, const ibv_send_wr& request, int
     cause = fmt::format("wr.ud.remote_qpn is 0x{:x}, and queue pair numbers have 24 bits",
                         request.wr.ud.remote_qpn);
   else if (request.opcode == IBV_WR_BIND_MW)
-    cause = "a bind needs a memory window of the right type (1: ibv_bind_mw, 2: IBV_WR_BIND_MW), an rkey that "
-            "differs from the window's in its low 8 bits only, a region, and no flags but remote rights and "
-            "IBV_ACCESS_ZERO_BASED";
+    cause =
+        "a bind needs a memory window of the right type (1: ibv_bind_mw, 2: IBV_WR_BIND_MW), an rkey that "
+        "differs from the window's in its low 8 bits only, a region, and no flags but remote rights and "
+        "IBV_ACCESS_ZERO_BASED";
   else if (request.num_sge < 0 || static_cast<uint32_t>(request.num_sge) > caps.max_send_sge)
     cause = fmt::format("it has {} pieces where max_send_sge allows {}", request.num_sge, caps.max_send_sge);
   else if ((request.send_flags & IBV_SEND_INLINE) != 0)

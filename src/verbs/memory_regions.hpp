@@ -7,12 +7,14 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "arena/process_arena.hpp"
 #include "base/numbers.hpp"
 #include "base/result.hpp"
 #include "verbs/address_space.hpp"
+#include "verbs/null_memory.hpp"
 
 namespace verbena::verbs {
 
@@ -32,6 +34,8 @@ class MemoryRegions {
 
   // EINVAL: flags that can't be; EFAULT: memory that isn't there or can't be written; ENOMEM: too many.
   [[nodiscard]] base::Result<uint32_t> add(const RegionRequest& request);
+  // Zeros to read, nowhere to write, as long as messages can be. For our own requests only.
+  [[nodiscard]] base::Result<uint32_t> add_null(uint32_t domain);
   // What changes is what `mask` says (ibv_rereg_mr_flags); the key stays. Waits as remove() does.
   [[nodiscard]] base::Result<void> change(uint32_t key, int mask, const RegionRequest& request);
   // Waits until nobody accesses the region any more (DESIGN 2.3). EBUSY: windows are bound to it.
@@ -48,6 +52,8 @@ class MemoryRegions {
  private:
   friend class MemoryWindows;
   [[nodiscard]] static base::Result<void> check(const RegionRequest& request);
+  [[nodiscard]] static base::Result<Backing> inspect(const RegionRequest& request);
+  [[nodiscard]] base::Result<uint32_t> claim_region();  // with mutex_ held: its key
   void write(arena::MrEntry& entry, uint8_t tag, const RegionRequest& request, const Backing& backing);
   // With mutex_ held: a place in the table; 0: none is left.
   [[nodiscard]] uint32_t claim();
@@ -64,6 +70,7 @@ class MemoryRegions {
   uint32_t next_ = 1;          // index 0 stays unused: key 0 is never valid
   std::vector<uint8_t> tags_;  // the last tag of each index
   uint32_t regions_ = 0;       // that are registered
+  std::optional<NullMemory> null_;
   std::map<uint32_t, uint32_t> windows_on_;  // how many are bound to a region, by its index
   uint64_t last_version_ = 0;
   std::array<arena::HazardLane, arena::kHazardLanes> own_lanes_{};

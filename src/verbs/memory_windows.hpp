@@ -73,7 +73,7 @@ class MemoryWindows {
 
   const arena::ProcessArena& arena_;
   MemoryRegions& regions_;
-  std::mutex changing_;  // one bind or unbind at a time: they may wait
+  std::mutex changing_;                 // one bind or unbind at a time: they may wait
   std::map<uint32_t, Window> windows_;  // by index, under the regions' mutex
   std::atomic<uint32_t> bound_to_queue_pairs_ = 0;
 };
