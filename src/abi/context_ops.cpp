@@ -26,14 +26,16 @@ void refuse_all(auto&... slots) { (refuse_by(slots), ...); }
 
 void fill_basic(ibv_context_ops& ops) {
   refuse_all(ops._compat_alloc_pd, ops._compat_dealloc_pd, ops._compat_reg_mr, ops._compat_rereg_mr,
-             ops._compat_dereg_mr, ops.alloc_mw, ops.bind_mw, ops.dealloc_mw, ops._compat_create_cq,
-             ops._compat_cq_event, ops._compat_resize_cq, ops._compat_destroy_cq, ops._compat_create_srq,
-             ops._compat_modify_srq, ops._compat_query_srq, ops._compat_destroy_srq, ops._compat_create_qp,
-             ops._compat_query_qp, ops._compat_modify_qp, ops._compat_destroy_qp, ops._compat_create_ah,
-             ops._compat_destroy_ah, ops._compat_attach_mcast, ops._compat_detach_mcast,
-             ops._compat_async_event);
+             ops._compat_dereg_mr, ops._compat_create_cq, ops._compat_cq_event, ops._compat_resize_cq,
+             ops._compat_destroy_cq, ops._compat_create_srq, ops._compat_modify_srq, ops._compat_query_srq,
+             ops._compat_destroy_srq, ops._compat_create_qp, ops._compat_query_qp, ops._compat_modify_qp,
+             ops._compat_destroy_qp, ops._compat_create_ah, ops._compat_destroy_ah, ops._compat_attach_mcast,
+             ops._compat_detach_mcast, ops._compat_async_event);
   ops.poll_cq = poll_cq;
   ops.req_notify_cq = req_notify_cq;
+  ops.alloc_mw = alloc_mw;
+  ops.bind_mw = bind_mw;
+  ops.dealloc_mw = dealloc_mw;
   ops.post_send = post_send;
   ops.post_recv = post_recv;
   ops.post_srq_recv = post_srq_recv;
@@ -42,14 +44,18 @@ void fill_basic(ibv_context_ops& ops) {
 }
 
 void fill_extended(verbs_context& ops) {
-  refuse_all(ops.advise_mr, ops.alloc_null_mr, ops.read_counters, ops.attach_counters_point_flow,
-             ops.create_counters, ops.destroy_counters, ops.reg_dm_mr, ops.alloc_dm, ops.free_dm,
+  refuse_all(ops.read_counters, ops.attach_counters_point_flow, ops.create_counters, ops.destroy_counters,
              ops.modify_flow_action_esp, ops.destroy_flow_action, ops.create_flow_action_esp,
              ops.modify_qp_rate_limit, ops.alloc_parent_domain, ops.dealloc_td, ops.alloc_td, ops.modify_cq,
              ops.post_srq_ops, ops.destroy_rwq_ind_table, ops.create_rwq_ind_table, ops.destroy_wq,
              ops.modify_wq, ops.create_wq, ops.create_cq_ex, ops.ibv_destroy_flow, ops.ABI_placeholder2,
              ops.ibv_create_flow, ops.ABI_placeholder1, ops.open_qp, ops.create_qp_ex, ops.open_xrcd,
              ops.close_xrcd);
+  ops.advise_mr = advise_mr;
+  ops.alloc_null_mr = alloc_null_mr;
+  ops.reg_dm_mr = reg_dm_mr;
+  ops.alloc_dm = alloc_dm;
+  ops.free_dm = free_dm;
   ops.query_port = query_port;
   ops.query_device_ex = query_device_ex;
   ops.query_rt_values = query_rt_values;

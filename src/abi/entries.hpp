@@ -29,4 +29,17 @@ int post_send(ibv_qp* qp, ibv_send_wr* requests, ibv_send_wr** bad) noexcept;
 int post_recv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) noexcept;
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* requests, ibv_recv_wr** bad) noexcept;
 
+// Memory windows.
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) noexcept;
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) noexcept;
+int dealloc_mw(ibv_mw* mw) noexcept;
+
+// Regions of other memory than the program's, and advice.
+ibv_mr* alloc_null_mr(ibv_pd* pd) noexcept;
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access) noexcept;
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* ranges,
+              uint32_t count) noexcept;
+ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) noexcept;
+int free_dm(ibv_dm* dm) noexcept;
+
 }  // namespace verbena::abi

@@ -1,7 +1,10 @@
 // Memory regions.
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "abi/abi.hpp"
+#include "abi/mr_kinds.hpp"
 #include "abi/process_state.hpp"
 
 // The header replaces these by inline functions that call them.
@@ -9,37 +12,43 @@
 #undef ibv_reg_mr_iova
 
 namespace verbena::abi {
-namespace {
 
-base::Result<ibv_mr*> register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
-                                      unsigned access) {
+base::Result<Mr*> make_region(
+    ibv_pd* pd, const std::function<base::Result<uint32_t>(verbs::MemoryRegions&, uint32_t)>& add) {
   Context& context = Context::from(pd->context);
   if (auto ok = context.usable(); !ok) return std::unexpected(ok.error());
   auto data = client::DataPath::current();
   if (!data) return std::unexpected(data.error());
   auto domain = Pd::from(pd).domain;
   if (!domain->hold()) return base::fail(EINVAL, "the protection domain was deallocated");
-  const auto key = (*data)->process().regions().add({.address = reinterpret_cast<uint64_t>(address),
-                                                     .length = length,
-                                                     .iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova,
-                                                     .domain = domain->handle(),
-                                                     .access = access});
+  const auto key = add((*data)->process().regions(), domain->handle());
   if (!key) {
     domain->release();
     return std::unexpected(key.error());
   }
   auto* mr = new Mr;
-  mr->ibv = {.context = pd->context,
-             .pd = pd,
-             .addr = address,
-             .length = length,
-             .handle = *key >> 8,
-             .lkey = *key,
-             .rkey = *key};
+  mr->ibv = {.context = pd->context, .pd = pd, .handle = *key >> 8, .lkey = *key, .rkey = *key};
   mr->domain = std::move(domain);
   mr->data = std::move(*data);
   hold_context(context);
-  return &mr->ibv;
+  return mr;
+}
+
+namespace {
+
+base::Result<ibv_mr*> register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
+                                      unsigned access) {
+  const auto made = make_region(pd, [&](verbs::MemoryRegions& regions, uint32_t domain) {
+    return regions.add({.address = reinterpret_cast<uint64_t>(address),
+                        .length = length,
+                        .iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova,
+                        .domain = domain,
+                        .access = access});
+  });
+  if (!made) return std::unexpected(made.error());
+  (*made)->ibv.addr = address;
+  (*made)->ibv.length = length;
+  return &(*made)->ibv;
 }
 
 base::Result<void> deregister(ibv_mr* ibv) {
@@ -48,6 +57,7 @@ base::Result<void> deregister(ibv_mr* ibv) {
   if (auto ok = context.usable(); !ok) return ok;
   if (auto done = mr.data->process().deregister(ibv->lkey); !done) return done;
   mr.domain->release();
+  if (mr.dm != nullptr) --mr.dm->regions;
   delete &mr;
   release_context(context);
   return {};
@@ -56,6 +66,8 @@ base::Result<void> deregister(ibv_mr* ibv) {
 base::Result<void> reregister(ibv_mr* ibv, int flags, ibv_pd* pd, void* address, size_t length, int access) {
   Mr& mr = Mr::from(ibv);
   if (auto ok = Context::from(ibv->context).usable(); !ok) return ok;
+  if (!mr.plain)
+    return base::fail(EINVAL, "ibv_rereg_mr: null regions and those of device memory stay as they are");
   if ((flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0 || flags == 0)
     return base::fail(EINVAL, fmt::format("ibv_rereg_mr: flags 0x{:x} have no meaning", flags));
   const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;

@@ -3,9 +3,11 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 
+#include "arena/segment.hpp"
 #include "client/data_path.hpp"
 #include "client/devices.hpp"
 #include "verbs/protection_domain.hpp"
@@ -58,14 +60,37 @@ struct Pd {
 static_assert(offsetof(Pd, ibv) == 0);
 
 // Each object below holds what it needs: the context's reference, its domain, its completion queues.
+struct Dm;
 struct Mr {
   ibv_mr ibv{};
+  bool plain = true;  // of the program's own memory, so ibv_rereg_mr may change it
+  Dm* dm = nullptr;   // the device memory that it is of
   std::shared_ptr<verbs::ProtectionDomain> domain;
   std::shared_ptr<client::DataPath> data;
 
   static Mr& from(ibv_mr* mr) { return *reinterpret_cast<Mr*>(mr); }
 };
 static_assert(offsetof(Mr, ibv) == 0);
+
+// Device memory: shared memory of this process's, which a child of fork() shares.
+struct Dm {
+  ibv_dm ibv{};
+  arena::Segment segment;
+  uint64_t length = 0;
+  std::atomic<uint32_t> regions = 0;  // registered in it
+
+  static Dm& from(ibv_dm* dm) { return *reinterpret_cast<Dm*>(dm); }
+};
+static_assert(offsetof(Dm, ibv) == 0);
+
+struct Mw {
+  ibv_mw ibv{};
+  std::shared_ptr<verbs::ProtectionDomain> domain;
+  std::shared_ptr<client::DataPath> data;
+
+  static Mw& from(ibv_mw* mw) { return *reinterpret_cast<Mw*>(mw); }
+};
+static_assert(offsetof(Mw, ibv) == 0);
 
 struct Channel {
   ibv_comp_channel ibv{};

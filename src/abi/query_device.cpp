@@ -62,7 +62,13 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   full.orig_attr = attributes(*record);
   full.completion_timestamp_mask = verbs::kCompletionTimestampMask;
   full.hca_core_clock = verbs::kCoreClockKhz;
-  full.device_cap_flags_ex = verbs::kDeviceCapFlags;
+  full.device_cap_flags_ex = verbs::kDeviceCapFlagsEx;
+  full.odp_caps = {
+      .general_caps = verbs::kOdpGeneral,
+      .per_transport_caps = {
+          .rc_odp_caps = verbs::kOdpRc, .uc_odp_caps = verbs::kOdpUc, .ud_odp_caps = verbs::kOdpUd}};
+  full.xrc_odp_caps = verbs::kOdpRc;
+  full.max_dm_size = verbs::kMaxDmBytes;
   full.phys_port_cnt_ex = record->port_count;
   // A newer caller finds zeros, "not supported", in what this build doesn't know.
   std::memset(static_cast<void*>(attr), 0, attr_size);

@@ -120,7 +120,10 @@ static_assert(sizeof(SrqEntry) == 320);
 enum class MrMode : uint32_t {
   kPrivate = 1,  // through the owner's address space
   kFile = 2,     // shared memory that a peer can map as well
+  kNull = 3,     // none: reads give zeros, writes go nowhere; local use only
 };
+// In an entry's access flags: it is a memory window, whose key is good for peers only.
+inline constexpr uint32_t kWindow = 1u << 31;
 
 struct alignas(64) MrEntry {
   Shared<uint64_t> word;  // key tag in the low 8 bits, a version above; 0: not registered
@@ -128,9 +131,10 @@ struct alignas(64) MrEntry {
   Shared<uint64_t> length;
   Shared<uint64_t> address;
   Shared<uint32_t> domain;
-  Shared<uint32_t> access;  // ibv_access_flags
-  Shared<uint32_t> mode;    // an MrMode
-  // kFile: the owner's descriptor, and the file it must turn out to be.
+  Shared<uint32_t> access;  // ibv_access_flags, kWindow
+  // An MrMode in the low 8 bits; above, the one queue pair through which a window is open, 0: any.
+  Shared<uint32_t> mode;
+  // kFile: the owner's descriptor, and the file it must turn out to be. kNull: `inode` is where writes go.
   Shared<int32_t> file;
   Shared<uint64_t> inode;
   Shared<uint64_t> file_offset;  // of the region's first byte

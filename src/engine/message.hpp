@@ -46,6 +46,8 @@ inline constexpr uint32_t kLongestMessage = 1u << 31;  // IBA 9.7.4.1.1
 [[nodiscard]] inline Arrival arrival_of(const roce::Packet& packet) {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
   // The completion holds the immediate in network order, whatever this machine's is.
+  if (packet.info().ieth)
+    return {.solicited = packet.bth.solicited, .imm = packet.invalidate_key, .invalidates = true};
   return {
       .has_imm = packet.info().imm, .solicited = packet.bth.solicited, .imm = __builtin_bswap32(packet.imm)};
 }

@@ -197,7 +197,8 @@ bool RcRequester::fits_read(const Flight& flight, const roce::Packet& packet) co
   const auto& info = packet.info();
   const uint32_t index = flight.done;
   const uint64_t offset = uint64_t{index} * config_.mtu;
-  if (packet.payload.size() != std::min<uint64_t>(flight.request.length - offset, config_.mtu)) return false;
+  if (packet.payload.size() != std::min<uint64_t>(flight.request.answer_bytes() - offset, config_.mtu))
+    return false;
   if (info.aeth && (packet.aeth.syndrome & syndrome::kKindMask) != syndrome::kAck) return false;
   if (index == 0 && !info.first) return false;
   if (index + 1 == flight.packets) return info.last;
@@ -209,8 +210,8 @@ bool RcRequester::fits_read(const Flight& flight, const roce::Packet& packet) co
 DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet) {
   const Psn psn = packet.bth.psn;
   const Flight& wanted = answered_by(psn);
-  if (wanted.request.kind != Request::Kind::kRead && psn.since(wanted.first) < wanted.packets)
-    return DropReason::kBadAnswer;
+  const bool expected = wanted.request.fetches() && !wanted.request.returns_word();
+  if (!expected && psn.since(wanted.first) < wanted.packets) return DropReason::kBadAnswer;
   if (!acknowledge_before(now, psn)) {
     implied_loss(now, psn);
     return DropReason::kOutOfOrder;
@@ -239,8 +240,8 @@ DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet
 
 DropReason RcRequester::on_atomic_acknowledge(Instant now, const roce::Packet& packet) {
   const Flight& wanted = answered_by(packet.bth.psn);
-  const bool atomic = wanted.request.fetches() && wanted.request.kind != Request::Kind::kRead;
-  if (!atomic && packet.bth.psn.since(wanted.first) < wanted.packets) return DropReason::kBadAnswer;
+  if (!wanted.request.returns_word() && packet.bth.psn.since(wanted.first) < wanted.packets)
+    return DropReason::kBadAnswer;
   if (!acknowledge_before(now, packet.bth.psn)) {
     implied_loss(now, packet.bth.psn);
     return DropReason::kOutOfOrder;

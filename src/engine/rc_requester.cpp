@@ -71,7 +71,8 @@ Psn RcRequester::cursor_psn() const {
 }
 
 bool RcRequester::may_start(const Flight& flight) const {
-  if (flight.request.fenced && !fetch_ends_.empty()) return false;
+  // What is still being read mustn't be invalidated under the READ.
+  if ((flight.request.fenced || flight.request.invalidates) && !fetch_ends_.empty()) return false;
   // Without credit the first packet goes all the same, alone: its answer brings the next (IBA 9.7.7.2.5).
   if (flight.request.consumes_receive() && credits_known_ && cost_sent_ != cost_acknowledged() &&
       static_cast<int32_t>(flight.messages_before - message_limit_) >= 0)
@@ -150,13 +151,23 @@ bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
     packet.reth = {
         request.address + offset, request.key,
         static_cast<uint32_t>(std::min<uint64_t>(request.length - offset, uint64_t{packets} * config_.mtu))};
+  } else if (request.kind == Request::Kind::kAtomicWrite) {
+    packet.bth.operation = Operation::kAtomicWrite;
+    packet.reth = {request.address, request.key, static_cast<uint32_t>(request.length)};
   } else {
     const bool add = request.kind == Request::Kind::kFetchAdd;
     packet.bth.operation = add ? Operation::kFetchAdd : Operation::kCompareSwap;
     packet.atomic = {request.address, request.key, add ? request.compare_add : request.swap,
                      add ? 0 : request.compare_add};
   }
-  (void)sink.room(packet.bth.opcode(), 0);
+  const bool carries = request.kind == Request::Kind::kAtomicWrite;
+  const auto room = sink.room(packet.bth.opcode(), carries ? static_cast<uint32_t>(request.length) : 0);
+  if (carries && !host_.gather(cursor_, 0, room)) {
+    flight.unreadable = true;
+    end_unreadable();
+    return false;
+  }
+  if (carries) packet.payload = room;
   packet.bth.pkey = config_.pkey;
   packet.bth.destination = config_.target;
   packet.bth.psn = flight.first + cursor_packet_;

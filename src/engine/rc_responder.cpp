@@ -1,6 +1,7 @@
 #include "engine/rc_responder.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "engine/credits.hpp"
 #include "engine/message.hpp"
@@ -98,12 +99,14 @@ Verdict RcResponder::carry_out(const roce::Packet& packet) {
   const auto& info = packet.info();
   if (info.send) return on_send(packet);
   if (info.write) return on_write(packet);
+  if (info.atomic_write) return on_atomic_write(packet);
   return info.atomic ? on_atomic(packet) : on_read(packet);
 }
 
 Verdict RcResponder::on_send(const roce::Packet& packet) {
   const auto& info = packet.info();
-  if (info.ieth) return Verdict::kNotEnabled;
+  // What READs before it still have to read mustn't be invalidated under them.
+  if (info.ieth && !due_.empty()) return Verdict::kNoRoom;
   Arrival arrival = arrival_of(packet);
   const iovec bytes = bytes_of(packet.payload);
   const std::span<const iovec> from(&bytes, packet.payload.empty() ? 0 : 1);
@@ -189,6 +192,26 @@ Verdict RcResponder::on_atomic(const roce::Packet& packet) {
   return Verdict::kDone;
 }
 
+// Remembered as an empty READ, which is how it is answered, and answered again.
+Verdict RcResponder::on_atomic_write(const roce::Packet& packet) {
+  AtomicRequest request{.kind = AtomicKind::kWrite, .key = packet.reth.key, .address = packet.reth.address};
+  if (packet.reth.length != sizeof request.first || packet.payload.size() != sizeof request.first)
+    return Verdict::kBadSequence;
+  std::memcpy(&request.first, packet.payload.data(), sizeof request.first);
+  if (!add_job({.first = expected_,
+                .range = {.key = packet.reth.key, .address = packet.reth.address},
+                .msn = (msn_ + 1) & 0xffffff}))
+    return Verdict::kBadSequence;
+  uint64_t before = 0;
+  if (auto verdict = actions_.atomic(request, before); verdict != Verdict::kDone) {
+    due_.pop_back();
+    --jobs_made_;
+    return verdict;
+  }
+  expected_ = expected_ + 1;
+  return Verdict::kDone;
+}
+
 // False: the requester has more of them under way than it was granted (IBA 9.7.7.2.4).
 bool RcResponder::add_job(const Job& made) {
   const uint32_t oldest = jobs_made_ - static_cast<uint32_t>(jobs_.size());
@@ -222,11 +245,12 @@ DropReason RcResponder::replay(const roce::Packet& packet) {
     if (!kept_job.atomic) {
       const uint64_t offset = uint64_t{index} * config_.mtu;
       const RemoteRange& range = kept_job.range;
+      const uint32_t length = packet.info().atomic_write ? 0 : packet.reth.length;
       // A part of what was asked for before, or it is none of ours.
       if (packet.reth.key != range.key || packet.reth.address != range.address + offset ||
-          packet.reth.length > range.length - offset)
+          length > range.length - offset)
         return DropReason::kReplayForgotten;
-      end = index + std::max<uint32_t>((packet.reth.length + config_.mtu - 1) / config_.mtu, 1);
+      end = index + std::max<uint32_t>((length + config_.mtu - 1) / config_.mtu, 1);
     }
     // What is still to be sent of it need not be sent twice.
     for (const Due& due : due_)
@@ -266,7 +290,7 @@ DropReason RcResponder::refuse(Verdict verdict, const roce::Packet& packet) {
       nak_ = 0;
       return DropReason::kNoRoom;
     default:
-      fail(verdict, packet.info().write && packet.info().imm, expected_);
+      fail(verdict, (packet.info().write && packet.info().imm) || packet.info().ieth, expected_);
       return DropReason::kNone;
   }
 }

@@ -69,6 +69,7 @@ class RcResponder {
   [[nodiscard]] Verdict on_write(const roce::Packet& packet);
   [[nodiscard]] Verdict on_read(const roce::Packet& packet);
   [[nodiscard]] Verdict on_atomic(const roce::Packet& packet);
+  [[nodiscard]] Verdict on_atomic_write(const roce::Packet& packet);
   [[nodiscard]] DropReason refuse(Verdict verdict, const roce::Packet& packet);
   void fail(Verdict verdict, bool consumes_receive, base::Psn psn);
   void tell_failure();

@@ -11,7 +11,7 @@
 namespace verbena::engine {
 
 struct Request {
-  enum class Kind : uint8_t { kSend, kWrite, kRead, kCompareSwap, kFetchAdd };
+  enum class Kind : uint8_t { kSend, kWrite, kRead, kCompareSwap, kFetchAdd, kAtomicWrite };
   Kind kind = Kind::kSend;
   bool has_imm = false;
   bool invalidates = false;
@@ -24,7 +24,10 @@ struct Request {
   uint64_t compare_add = 0;
   uint64_t swap = 0;
 
+  // Has an answer of its own. An ATOMIC WRITE's is empty.
   [[nodiscard]] bool fetches() const { return kind >= Kind::kRead; }
+  [[nodiscard]] bool returns_word() const { return kind == Kind::kCompareSwap || kind == Kind::kFetchAdd; }
+  [[nodiscard]] uint64_t answer_bytes() const { return kind == Kind::kAtomicWrite ? 0 : length; }
   [[nodiscard]] bool consumes_receive() const { return kind == Kind::kSend || has_imm; }
 };
 

@@ -21,16 +21,20 @@ enum class Verdict : uint8_t {
   kFaultHere,  // the requester's own memory isn't accessible
   kBadKey,
   kBadBounds,
-  kNoAccess,     // the region doesn't allow it
-  kWrongDomain,  // the region is in another protection domain than the queue pair
-  kUnmapped,     // registered, but the memory isn't there any longer
-  kNotEnabled,   // the queue pair doesn't allow this operation
-  kMisaligned,   // an atomic operation's address
-  kBadSequence,  // a packet that can't follow the one before it, or has a length that none may have
-  kTooLong,      // the message is longer than the receive
-  kBadReceive,   // the receive's own memory is at fault
-  kCorrupt,      // what the owner's tables say can't be
+  kNoAccess,        // the region doesn't allow it
+  kWrongDomain,     // the region is in another protection domain than the queue pair
+  kUnmapped,        // registered, but the memory isn't there any longer
+  kNotEnabled,      // the queue pair doesn't allow this operation
+  kMisaligned,      // an atomic operation's address
+  kBadSequence,     // a packet that can't follow the one before it, or has a length that none may have
+  kTooLong,         // the message is longer than the receive
+  kBadReceive,      // the receive's own memory is at fault
+  kCorrupt,         // what the owner's tables say can't be
+  kWrongQueuePair,  // the window is open to another queue pair
+  kNotWindow,       // the key to bind or invalidate isn't one of a window of the right type
+  kBound,           // the window is bound, and must be invalidated first
 };
+inline constexpr Verdict kLastVerdict = Verdict::kBound;
 
 // What the requester's completion says of it (IBA 9.7.5.2.8: NAK codes).
 enum class Nak : uint8_t { kNone, kRemoteAccess, kInvalidRequest, kOperational };
@@ -42,6 +46,8 @@ enum class Nak : uint8_t { kNone, kRemoteAccess, kInvalidRequest, kOperational }
     case Verdict::kNoAccess:
     case Verdict::kWrongDomain:
     case Verdict::kUnmapped:
+    case Verdict::kWrongQueuePair:
+    case Verdict::kNotWindow:
       return Nak::kRemoteAccess;
     case Verdict::kNotEnabled:
     case Verdict::kMisaligned:
@@ -64,12 +70,13 @@ struct RemoteRange {
   uint64_t length = 0;
 };
 
-enum class AtomicKind : uint32_t { kCompareSwap = 1, kFetchAdd = 2 };
+// kWrite: an ATOMIC WRITE, 8 bytes that nobody sees in part; it needs the right to write.
+enum class AtomicKind : uint32_t { kCompareSwap = 1, kFetchAdd = 2, kWrite = 3 };
 struct AtomicRequest {
   AtomicKind kind{};
   uint32_t key = 0;
   uint64_t address = 0;
-  uint64_t first = 0;   // compare, or what to add
+  uint64_t first = 0;   // compare, or what to add or write
   uint64_t second = 0;  // swap
 };
 
@@ -79,8 +86,9 @@ struct Arrival {
   uint64_t length = 0;
   bool has_imm = false;
   bool solicited = false;
-  uint32_t imm = 0;  // network byte order
-  base::Qpn source;  // of a datagram
+  uint32_t imm = 0;          // network byte order; or the key to invalidate, in host order
+  base::Qpn source;          // of a datagram
+  bool invalidates = false;  // a window of the receiver's
 };
 
 // Of one queue pair, called by one requester in the order of its requests. A long message comes in pieces:

@@ -135,20 +135,23 @@ Verdict Exchange::run(base::Slot from, const arena::Letter& letter, uint64_t& be
   const bool answers = word.state == IBV_QPS_RTR || word.state == IBV_QPS_RTS || word.state == IBV_QPS_SQD;
   if (!answers || word.incarnation != letter.incarnation || entry.peer_qpn.get() >> 16 != from.value)
     return Verdict::kSilence;
-  if ((entry.access.get() & IBV_ACCESS_REMOTE_ATOMIC) == 0) return Verdict::kNotEnabled;
   const engine::AtomicRequest request{.kind = static_cast<engine::AtomicKind>(letter.operation),
                                       .key = letter.key,
                                       .address = letter.address,
                                       .first = letter.first,
                                       .second = letter.second};
-  if (request.kind != engine::AtomicKind::kCompareSwap && request.kind != engine::AtomicKind::kFetchAdd)
+  const bool writes = request.kind == engine::AtomicKind::kWrite;
+  if (!writes && request.kind != engine::AtomicKind::kCompareSwap &&
+      request.kind != engine::AtomicKind::kFetchAdd)
     return Verdict::kCorrupt;
+  const uint32_t access = writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
+  if ((entry.access.get() & access) == 0) return Verdict::kNotEnabled;
   verbs::HazardGuard guard(*self_, process_.slot());
   if (!guard.add(request.key)) return Verdict::kNoRoom;
   guard.seal();
   verbs::Region region;
-  const verbs::KeyUse use{request.key, request.address, sizeof(uint64_t), entry.domain.get(),
-                          IBV_ACCESS_REMOTE_ATOMIC};
+  const verbs::KeyUse use{request.key,        request.address, sizeof(uint64_t),
+                          entry.domain.get(), access,          letter.qp};
   if (auto found = check_key(process_.arena(), use, region); found != Verdict::kDone) return found;
   if (request.address % sizeof(uint64_t) != 0 || region.address % sizeof(uint64_t) != 0)
     return Verdict::kMisaligned;
@@ -169,7 +172,7 @@ void Exchange::on_answer(base::Slot from, const arena::Letter& letter) {
       return;
     found->second.peer->end_request();
     found->second.answered = true;
-    found->second.verdict = letter.operation <= static_cast<uint32_t>(Verdict::kCorrupt)
+    found->second.verdict = letter.operation <= static_cast<uint32_t>(engine::kLastVerdict)
                                 ? static_cast<Verdict>(letter.operation)
                                 : Verdict::kCorrupt;
     if (found->second.verdict == Verdict::kAsk) found->second.verdict = Verdict::kCorrupt;

@@ -39,7 +39,8 @@ Arrival arrival_of(const SendRequest& request) {
           .length = request.length,
           .has_imm = write || request.opcode == IBV_WR_SEND_WITH_IMM,
           .solicited = (request.flags & IBV_SEND_SOLICITED) != 0,
-          .imm = request.imm};
+          .imm = request.imm,
+          .invalidates = request.opcode == IBV_WR_SEND_WITH_INV};
 }
 
 }  // namespace
@@ -77,6 +78,7 @@ SendOutcome LocalPath::advance(const SendRequest& request, SendProgress& progres
     switch (request.opcode) {
       case IBV_WR_SEND:
       case IBV_WR_SEND_WITH_IMM:
+      case IBV_WR_SEND_WITH_INV:
         verdict = send(request, progress, budget);
         break;
       case IBV_WR_RDMA_READ:
@@ -84,6 +86,7 @@ SendOutcome LocalPath::advance(const SendRequest& request, SendProgress& progres
         break;
       case IBV_WR_ATOMIC_CMP_AND_SWP:
       case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      case IBV_WR_ATOMIC_WRITE:
         verdict = atomic(request, progress);
         break;
       default:
@@ -108,7 +111,8 @@ SendOutcome LocalPath::advance(const SendRequest& request, SendProgress& progres
     }
   }
   // The request is at fault: its target learns first, then our own completion tells.
-  const bool consumes = request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  const bool consumes =
+      request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM || request.opcode == IBV_WR_SEND_WITH_INV;
   if (responder_->fail(progress.why, consumes) == Verdict::kNoRoom)
     return {Kind::kSilent, IBV_WC_SUCCESS, progress.why};
   return {Kind::kFailed, status_of(progress.why), progress.why};
@@ -193,16 +197,20 @@ Verdict LocalPath::read(const SendRequest& request, SendProgress& progress, uint
 }
 
 Verdict LocalPath::atomic(const SendRequest& request, SendProgress& progress) {
-  const engine::AtomicRequest wanted{.kind = request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD
-                                                 ? engine::AtomicKind::kFetchAdd
-                                                 : engine::AtomicKind::kCompareSwap,
-                                     .key = request.rkey,
-                                     .address = request.remote_address,
-                                     .first = request.compare_add,
-                                     .second = request.swap};
+  const bool writes = request.opcode == IBV_WR_ATOMIC_WRITE;
+  engine::AtomicRequest wanted{.kind = writes ? engine::AtomicKind::kWrite
+                                       : request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD
+                                           ? engine::AtomicKind::kFetchAdd
+                                           : engine::AtomicKind::kCompareSwap,
+                               .key = request.rkey,
+                               .address = request.remote_address,
+                               .first = request.compare_add,
+                               .second = request.swap};
   uint64_t before = 0;
   Verdict verdict = Verdict::kAsk;
   if (!progress.asked) {
+    if (writes)
+      if (auto ours = load_value(request, wanted.first); ours != Verdict::kDone) return ours;
     verdict = responder_->atomic(wanted, before);
     if (verdict == Verdict::kAsk) {
       cookie_ = exchange_->ask(*connection_.peer, connection_.own, connection_.target,
@@ -218,7 +226,16 @@ Verdict LocalPath::atomic(const SendRequest& request, SendProgress& progress) {
   }
   if (verdict != Verdict::kDone) return verdict;
   progress.done = request.length;
-  return store_result(request, before);
+  return writes ? Verdict::kDone : store_result(request, before);
+}
+
+Verdict LocalPath::load_value(const SendRequest& request, uint64_t& value) {
+  verbs::HazardGuard guard(exchange_->self(), process_.slot(), verbs::AccessSide::kRequester);
+  if (!verbs::guard_request(guard, request)) return Verdict::kFaultHere;
+  Slice source;
+  if (auto ours = slice(request, 0, sizeof value, 0, source); ours != Verdict::kDone) return ours;
+  return verbs::gather_own(reinterpret_cast<std::byte*>(&value), source.span()) ? Verdict::kDone
+                                                                                : Verdict::kFaultHere;
 }
 
 Verdict LocalPath::store_result(const SendRequest& request, uint64_t before) {

@@ -45,6 +45,7 @@ class LocalPath final : public verbs::SendPath {
   [[nodiscard]] engine::Verdict read(const verbs::SendRequest& request, verbs::SendProgress& progress,
                                      uint64_t budget);
   [[nodiscard]] engine::Verdict atomic(const verbs::SendRequest& request, verbs::SendProgress& progress);
+  [[nodiscard]] engine::Verdict load_value(const verbs::SendRequest& request, uint64_t& value);
   [[nodiscard]] engine::Verdict store_result(const verbs::SendRequest& request, uint64_t before);
   // Moves the next pieces of a long transfer by `step`.
   template <typename Step>

@@ -78,6 +78,9 @@ constexpr OpcodeInfo shape_of(Operation operation) {
     case kAtomicAcknowledge:
       info.aeth = info.atomic_ack_eth = true;
       break;
+    case kAtomicWrite:
+      info.atomic_write = info.first = info.last = info.reth = true;
+      break;
     case kCompareSwap:
     case kFetchAdd:
       info.atomic = info.first = info.last = info.atomic_eth = true;
@@ -85,7 +88,7 @@ constexpr OpcodeInfo shape_of(Operation operation) {
   }
   info.response = info.read_response || info.aeth;
   info.request = !info.response;
-  info.payload = info.send || info.write || info.read_response;
+  info.payload = info.send || info.write || info.read_response || info.atomic_write;
   return info;
 }
 
@@ -115,7 +118,8 @@ constexpr Table make_table() {
   }
   add(table, Service::kRc,
       {kReadRequest, kReadResponseFirst, kReadResponseMiddle, kReadResponseLast, kReadResponseOnly,
-       kAcknowledge, kAtomicAcknowledge, kCompareSwap, kFetchAdd, kSendLastInvalidate, kSendOnlyInvalidate});
+       kAcknowledge, kAtomicAcknowledge, kCompareSwap, kFetchAdd, kSendLastInvalidate, kSendOnlyInvalidate,
+       kAtomicWrite});
   add(table, Service::kUd, {kSendOnly, kSendOnlyImm});
 
   // A congestion notification (annex A17.9) is no message at all: a BTH and 16 bytes that say nothing.

@@ -33,6 +33,7 @@ enum class Operation : uint8_t {
   kFetchAdd = 20,
   kSendLastInvalidate = 22,
   kSendOnlyInvalidate = 23,
+  kAtomicWrite = 29,  // IBA annex A19, memory placement extensions; answered as an empty READ
 };
 
 struct OpcodeInfo {
@@ -55,6 +56,7 @@ struct OpcodeInfo {
   bool ieth = false;
   bool payload = false;      // may carry one
   uint8_t header_bytes = 0;  // BTH and the others; of a CNP its 16 reserved bytes, too
+  bool atomic_write = false;
 };
 
 [[nodiscard]] constexpr uint8_t opcode_of(Service service, Operation operation) {

@@ -93,6 +93,8 @@ std::string_view operation_name(Operation operation) {
       return "SendLastInvalidate";
     case Operation::kSendOnlyInvalidate:
       return "SendOnlyInvalidate";
+    case Operation::kAtomicWrite:
+      return "AtomicWrite";
   }
   return "?";
 }

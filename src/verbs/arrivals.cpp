@@ -90,6 +90,11 @@ bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, base::Slot fr
     completion.wc_flags = IBV_WC_WITH_IMM;
     completion.imm_data = record.imm;
   }
+  if ((record.flags & arena::kHasInvalidate) != 0) {
+    process_.windows().invalidate_for_peer(record.imm, {number_, config_.domain->handle()});
+    completion.wc_flags = IBV_WC_WITH_INV;
+    completion.invalidated_rkey = record.imm;
+  }
   if (datagram) describe_datagram(taken, completion);
   pop_receive(front);
   return true;

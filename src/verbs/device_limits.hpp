@@ -20,9 +20,17 @@ inline constexpr uint32_t kHardwareVersion = 1;
 inline constexpr uint64_t kMaxMrSize = UINT64_MAX;
 // Any page size from 4 KiB up: there is no translation table whose entries have a size.
 inline constexpr uint64_t kPageSizeCap = ~uint64_t{4095};
-inline constexpr int kMaxMr = 1 << 20;  // bounds a process's key table
-inline constexpr int kMaxMw = 1 << 20;  // as many windows as regions
-inline constexpr int kMaxPd = 1 << 16;  // a domain is a few words; the limit only catches leaks
+inline constexpr int kMaxMw = 1 << 18;
+// With the windows they fill a process's key table, whose first place stays empty.
+inline constexpr int kMaxMr = (1 << 20) - kMaxMw - 1;
+inline constexpr int kMaxPd = 1 << 16;             // a domain is a few words; the limit only catches leaks
+inline constexpr uint64_t kMaxDmBytes = 16 << 20;  // device memory of a process, in all
+
+// On-demand paging: software always finds the pages that are there, so all of it is.
+inline constexpr uint64_t kOdpGeneral = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+inline constexpr uint32_t kOdpUd = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+inline constexpr uint32_t kOdpUc = kOdpUd | IBV_ODP_SUPPORT_WRITE;
+inline constexpr uint32_t kOdpRc = kOdpUc | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
 
 // Queues.
 inline constexpr int kMaxQp = 65535;       // 16 bits of a QP number are the process's own (DESIGN 2.2)
@@ -54,11 +62,14 @@ inline constexpr uint16_t kDefaultPkey = 0xffff;
 // 4.096 us * 2^15 = 134 ms: a peer's process may have to be scheduled before it answers.
 inline constexpr uint8_t kLocalCaAckDelay = 15;
 
-// What we do beyond the basics: RNR NAKs, port events, shared receive queues that grow. Windows and send
-// with invalidate bring their flags.
+// What we do beyond the basics: RNR NAKs, port events, memory windows of type 1 and 2B, SEND with invalidate
+// and LOCAL_INV, shared receive queues that grow.
 inline constexpr unsigned kDeviceCapFlags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
                                             IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-                                            IBV_DEVICE_SRQ_RESIZE;
+                                            IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+                                            IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_SRQ_RESIZE;
+// ATOMIC WRITE. Newer headers call it IBV_DEVICE_ATOMIC_WRITE; ours has no name for it.
+inline constexpr uint64_t kDeviceCapFlagsEx = kDeviceCapFlags | uint64_t{1} << 40;
 
 // Timestamps are CLOCK_MONOTONIC in nanoseconds: all 64 bits count, at 1 GHz.
 inline constexpr uint64_t kCompletionTimestampMask = UINT64_MAX;

@@ -33,6 +33,8 @@ const char* status_name(ibv_wc_status status) {
       return "RNR_RETRY_EXC_ERR";
     case IBV_WC_BAD_RESP_ERR:
       return "BAD_RESP_ERR";
+    case IBV_WC_MW_BIND_ERR:
+      return "MW_BIND_ERR";
     default:
       return "an error";
   }
@@ -54,6 +56,14 @@ const char* operation_name(ibv_wr_opcode opcode) {
       return "compare-and-swap";
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
       return "fetch-and-add";
+    case IBV_WR_ATOMIC_WRITE:
+      return "atomic write";
+    case IBV_WR_SEND_WITH_INV:
+      return "SEND with invalidate";
+    case IBV_WR_LOCAL_INV:
+      return "local invalidate";
+    case IBV_WR_BIND_MW:
+      return "memory window bind";
     default:
       return "request";
   }
@@ -105,6 +115,15 @@ std::string refusal(const SendRequest& request, Verdict why) {
              "IBV_ACCESS_LOCAL_WRITE";
     case Verdict::kCorrupt:
       return "the peer's tables hold values that can't be: its memory is corrupt";
+    case Verdict::kWrongQueuePair:
+      return fmt::format(
+          "rkey 0x{:x} is a type 2 memory window that the peer bound through another queue pair: use it on "
+          "the connection of that one",
+          request.opcode == IBV_WR_SEND_WITH_INV ? request.imm : request.rkey);
+    case Verdict::kNotWindow:
+      return fmt::format(
+          "rkey 0x{:x} can't be invalidated: it isn't a type 2 memory window of the peer's that is bound",
+          request.imm);
     default:
       return "the peer could not complete it";
   }
@@ -133,8 +152,37 @@ std::string refusal_by_nak(const SendRequest& request, ibv_wc_status status) {
   }
 }
 
+// Why a window could not be bound or invalidated here.
+std::string window_refusal(const SendRequest& request, Verdict why) {
+  if (request.opcode == IBV_WR_LOCAL_INV)
+    return fmt::format(
+        "rkey 0x{:x} isn't a type 2 memory window that is bound through this queue pair: bind it first, with "
+        "IBV_WR_BIND_MW",
+        request.imm);
+  switch (why) {
+    case Verdict::kBadKey:
+      return "the region to bind it to isn't registered any more";
+    case Verdict::kBadBounds:
+      return request.compare_add == 0
+                 ? "a type 2 memory window can't be bound to nothing: take it back with IBV_WR_LOCAL_INV"
+                 : fmt::format("0x{:x} to 0x{:x} isn't wholly inside the memory region",
+                               request.remote_address, request.remote_address + request.compare_add);
+    case Verdict::kNoAccess:
+      return "the memory region must have been registered with IBV_ACCESS_MW_BIND and, for remote writes and "
+             "atomics, IBV_ACCESS_LOCAL_WRITE";
+    case Verdict::kWrongDomain:
+      return "window, memory region and queue pair must be in the same protection domain";
+    case Verdict::kBound:
+      return "the type 2 memory window is bound already: invalidate it first";
+    default:
+      return "the memory window was deallocated, or is of the other type";
+  }
+}
+
 std::string reason(const SendRequest& request, ibv_wc_status status, Verdict why) {
   switch (status) {
+    case IBV_WC_MW_BIND_ERR:
+      return window_refusal(request, why);
     case IBV_WC_LOC_LEN_ERR:
       return fmt::format("{} bytes are no length for it: {}", request.length,
                          request.datagram != nullptr ? "a datagram holds as many as the port's active_mtu"
@@ -178,7 +226,9 @@ void explain_receive_failure(QueuePair& queue_pair, const ibv_wc& completion, Ve
   if (why == Verdict::kTooLong)
     cause = "the message that came is longer than its buffers: post larger receives";
   if (completion.status == IBV_WC_LOC_ACCESS_ERR)
-    cause = "the RDMA WRITE whose immediate it was for may not write where it wanted to";
+    cause =
+        "the RDMA WRITE whose immediate it was for may not write where it wanted to, or the key that came "
+        "with a SEND can't be invalidated";
   base::explain(fmt::format("QP 0x{:06x}: receive (wr_id {}) failed with {}: {}", queue_pair.number().value,
                             completion.wr_id, status_name(completion.status), cause));
 }
@@ -208,6 +258,11 @@ void explain_refused_send(QueuePair& queue_pair, const ibv_send_wr& request, int
   else if (queue_pair.type() == IBV_QPT_UD && request.wr.ud.remote_qpn > 0xffffff)
     cause = fmt::format("wr.ud.remote_qpn is 0x{:x}, and queue pair numbers have 24 bits",
                         request.wr.ud.remote_qpn);
+  else if (request.opcode == IBV_WR_BIND_MW)
+    cause =
+        "a bind needs a memory window of the right type (1: ibv_bind_mw, 2: IBV_WR_BIND_MW), an rkey that "
+        "differs from the window's in its low 8 bits only, a region, and no flags but remote rights and "
+        "IBV_ACCESS_ZERO_BASED";
   else if (request.num_sge < 0 || static_cast<uint32_t>(request.num_sge) > caps.max_send_sge)
     cause = fmt::format("it has {} pieces where max_send_sge allows {}", request.num_sge, caps.max_send_sge);
   else if ((request.send_flags & IBV_SEND_INLINE) != 0)
@@ -257,6 +312,12 @@ void explain_responder_failure(QueuePair& queue_pair, Verdict why) {
       break;
     case Verdict::kBadSequence:
       cause = "the peer sent packets that can't follow each other: do both ends have the same path_mtu?";
+      break;
+    case Verdict::kWrongQueuePair:
+      cause = "the peer used a type 2 memory window that was bound through another queue pair";
+      break;
+    case Verdict::kNotWindow:
+      cause = "the peer wanted to invalidate a key that isn't one of a bound type 2 memory window";
       break;
     default:
       break;

@@ -20,10 +20,17 @@ struct KeyUse {
   uint64_t address = 0;  // as the region's iova counts
   uint64_t length = 0;
   uint32_t domain = 0;
-  uint32_t access = 0;  // ibv_access_flags that must all be there
+  uint32_t access = 0;      // ibv_access_flags that must all be there
+  uint32_t queue_pair = 0;  // number of the one that a peer's request came to; 0: our own use of an lkey
 };
 
-// kDone, kBadKey, kBadBounds, kNoAccess or kWrongDomain. Correct while the owner changes its table.
+// kDone, kBadKey, kBadBounds, kNoAccess, kWrongDomain or kWrongQueuePair. Correct while the owner changes its
+// table.
 [[nodiscard]] engine::Verdict check_key(const arena::ProcessArena& owner, const KeyUse& use, Region& found);
+
+// May a peer that is connected to this queue pair invalidate the key? kDone, kBadKey, kNotWindow,
+// kWrongDomain or kWrongQueuePair.
+[[nodiscard]] engine::Verdict check_invalidation(const arena::ProcessArena& owner, uint32_t key,
+                                                 uint32_t domain, uint32_t queue_pair);
 
 }  // namespace verbena::verbs

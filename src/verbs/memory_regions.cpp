@@ -7,13 +7,14 @@
 
 #include "base/explain.hpp"
 #include "base/time.hpp"
+#include "verbs/device_limits.hpp"
 
 namespace verbena::verbs {
 namespace {
 
 constexpr uint32_t kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                                   IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
-                                  IBV_ACCESS_HUGETLB;
+                                  IBV_ACCESS_HUGETLB | IBV_ACCESS_ON_DEMAND;
 constexpr uint32_t kNeedsLocalWrite = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr uint32_t kWrites = IBV_ACCESS_LOCAL_WRITE | kNeedsLocalWrite;
 
@@ -21,8 +22,6 @@ constexpr uint32_t kWrites = IBV_ACCESS_LOCAL_WRITE | kNeedsLocalWrite;
 
 base::Result<void> MemoryRegions::check(const RegionRequest& request) {
   const uint32_t flags = request.access & ~static_cast<uint32_t>(IBV_ACCESS_OPTIONAL_RANGE);
-  if ((flags & IBV_ACCESS_ON_DEMAND) != 0)
-    return base::fail(EOPNOTSUPP, "on-demand paging isn't there: register without IBV_ACCESS_ON_DEMAND");
   if ((flags & ~kKnownAccess) != 0)
     return base::fail(EINVAL, fmt::format("access flags 0x{:x} have no meaning", flags & ~kKnownAccess));
   if ((flags & kNeedsLocalWrite) != 0 && (flags & IBV_ACCESS_LOCAL_WRITE) == 0)
@@ -35,26 +34,81 @@ base::Result<void> MemoryRegions::check(const RegionRequest& request) {
 
 base::Result<uint32_t> MemoryRegions::add(const RegionRequest& request) {
   if (auto ok = check(request); !ok) return std::unexpected(ok.error());
-  const auto backing = inspect_range(request.address, request.length, (request.access & kWrites) != 0);
+  const auto backing = inspect(request);
   if (!backing) return std::unexpected(backing.error());
   const std::lock_guard lock(mutex_);
+  const auto key = claim_region();
+  if (key) write(arena_.mr(*key >> 8), static_cast<uint8_t>(*key), request, *backing);
+  return key;
+}
+
+// On-demand regions are what is mapped when they are used, not now. So nothing is looked at, and peers don't
+// map their memory: the program may put other pages there.
+base::Result<Backing> MemoryRegions::inspect(const RegionRequest& request) {
+  if ((request.access & IBV_ACCESS_ON_DEMAND) == 0)
+    return inspect_range(request.address, request.length, (request.access & kWrites) != 0);
+  const bool implicit = request.address == 0 && request.length == SIZE_MAX;  // all of the address space
+  if (!implicit && request.address + request.length < request.address)
+    return base::fail(EINVAL, fmt::format("{} bytes from {:#x} on go past the end of the address space",
+                                          request.length, request.address));
+  return Backing{};
+}
+
+base::Result<uint32_t> MemoryRegions::claim_region() {
+  const uint32_t index = regions_ < static_cast<uint32_t>(kMaxMr) ? claim() : 0;
+  if (index == 0)
+    return base::fail(ENOMEM, fmt::format("{} memory regions are registered already", regions_));
+  ++regions_;
+  return next_key(index);
+}
+
+base::Result<uint32_t> MemoryRegions::add_null(uint32_t domain) {
+  const std::lock_guard lock(mutex_);
+  if (!null_) {
+    auto made = NullMemory::create();
+    if (!made) return std::unexpected(made.error());
+    null_ = *made;
+  }
+  const auto key = claim_region();
+  if (!key) return key;
+  auto& entry = arena_.mr(*key >> 8);
+  entry.mode.set(static_cast<uint32_t>(arena::MrMode::kNull));
+  entry.file.set(-1);
+  entry.inode.set(null_->sink());
+  entry.iova.set(0);
+  entry.length.set(UINT64_MAX);
+  entry.address.set(null_->zeros());
+  entry.domain.set(domain);
+  entry.access.set(IBV_ACCESS_LOCAL_WRITE);
+  entry.word.release(++last_version_ << 8 | (*key & 0xff));
+  return key;
+}
+
+uint32_t MemoryRegions::claim() {
   uint32_t index = 0;
-  if (!free_.empty() && free_.size() > 64) {  // a key just given back rests for a while
-    index = free_.front();
+  if (free_.size() > 64 || (next_ == arena::kMrEntries && !free_.empty())) {
+    index = free_.front();  // a key just given back rests for a while
     free_.pop_front();
   } else if (next_ < arena::kMrEntries) {
     index = next_++;
     tags_.resize(next_);
-  } else if (!free_.empty()) {
-    index = free_.front();
-    free_.pop_front();
-  } else {
-    return base::fail(ENOMEM, fmt::format("{} memory regions are registered already", arena::kMrEntries - 1));
   }
+  return index;
+}
+
+uint32_t MemoryRegions::next_key(uint32_t index) {
   const uint8_t tag = ++tags_[index] == 0 ? ++tags_[index] : tags_[index];
-  auto& entry = arena_.mr(index);
-  write(entry, tag, request, *backing);
   return index << 8 | tag;
+}
+
+base::Result<void> MemoryRegions::withdraw(uint32_t index, const char* what) {
+  if (const auto windows = windows_on_.find(index); windows != windows_on_.end())
+    return base::fail(EBUSY,
+                      fmt::format("{}: {} memory windows are bound to the region: unbind, invalidate or "
+                                  "deallocate them first",
+                                  what, windows->second));
+  arena_.mr(index).word.atomic().store(0);  // with its fence
+  return {};
 }
 
 void MemoryRegions::write(arena::MrEntry& entry, uint8_t tag, const RegionRequest& request,
@@ -87,23 +141,38 @@ base::Result<void> MemoryRegions::change(uint32_t key, int mask, const RegionReq
     changed.iova = request.iova;
   }
   if ((mask & IBV_REREG_MR_CHANGE_PD) != 0) changed.domain = request.domain;
-  if ((mask & IBV_REREG_MR_CHANGE_ACCESS) != 0) changed.access = request.access;
+  if ((mask & IBV_REREG_MR_CHANGE_ACCESS) != 0) {
+    const bool counted_from_zero = (changed.access & IBV_ACCESS_ZERO_BASED) != 0;
+    changed.access = request.access;
+    if (counted_from_zero && (mask & IBV_REREG_MR_CHANGE_TRANSLATION) == 0) changed.iova = changed.address;
+  }
+  if ((changed.access & IBV_ACCESS_ZERO_BASED) != 0) changed.iova = 0;
   if (auto ok = check(changed); !ok) return ok;
-  const auto backing = inspect_range(changed.address, changed.length, (changed.access & kWrites) != 0);
+  const auto backing = inspect(changed);
   if (!backing) return std::unexpected(backing.error());
-  entry.word.atomic().store(0);
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto ok = withdraw(index, "ibv_rereg_mr"); !ok) return ok;
+  }
+  if (settle_) settle_();
   wait_for_accesses(index);  // without the lock: who keeps us waiting doesn't keep others from registering
   const std::lock_guard lock(mutex_);
   write(entry, static_cast<uint8_t>(key), changed, *backing);
   return {};
 }
 
-void MemoryRegions::remove(uint32_t key) {
+base::Result<void> MemoryRegions::remove(uint32_t key) {
   const uint32_t index = key >> 8;
-  arena_.mr(index).word.atomic().store(0);  // with its fence: from here on nobody begins an access
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto ok = withdraw(index, "ibv_dereg_mr"); !ok) return ok;
+  }
+  if (settle_) settle_();
   wait_for_accesses(index);
   const std::lock_guard lock(mutex_);
+  --regions_;
   free_.push_back(index);
+  return {};
 }
 
 bool MemoryRegions::accesses(uint32_t key, base::Slot by) const {
@@ -142,9 +211,8 @@ bool MemoryRegions::accessed(uint32_t index, base::Slot& by) const {
   return false;
 }
 
-void MemoryRegions::wait_for_accesses(uint32_t index) const {
+void MemoryRegions::wait_for_accesses(uint32_t index, const char* what) const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (settle_) settle_();
   const base::Instant begin = base::now();
   bool said = false;
   base::Slot by;
@@ -153,9 +221,9 @@ void MemoryRegions::wait_for_accesses(uint32_t index) const {
     if (!said && base::now() - begin > base::seconds(1)) {
       said = true;
       base::explain(
-          fmt::format("deregistering a memory region waits for the process in slot {}, which is in the "
+          fmt::format("{} waits for the process in slot {}, which is in the "
                       "middle of accessing it and doesn't go on (is it stopped?)",
-                      by.value));
+                      what, by.value));
     }
   }
 }

@@ -5,13 +5,16 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "arena/process_arena.hpp"
 #include "base/numbers.hpp"
 #include "base/result.hpp"
 #include "verbs/address_space.hpp"
+#include "verbs/null_memory.hpp"
 
 namespace verbena::verbs {
 
@@ -31,10 +34,12 @@ class MemoryRegions {
 
   // EINVAL: flags that can't be; EFAULT: memory that isn't there or can't be written; ENOMEM: too many.
   [[nodiscard]] base::Result<uint32_t> add(const RegionRequest& request);
+  // Zeros to read, nowhere to write, as long as messages can be. For our own requests only.
+  [[nodiscard]] base::Result<uint32_t> add_null(uint32_t domain);
   // What changes is what `mask` says (ibv_rereg_mr_flags); the key stays. Waits as remove() does.
   [[nodiscard]] base::Result<void> change(uint32_t key, int mask, const RegionRequest& request);
-  // Waits until nobody accesses the region any more (DESIGN 2.3).
-  void remove(uint32_t key);
+  // Waits until nobody accesses the region any more (DESIGN 2.3). EBUSY: windows are bound to it.
+  base::Result<void> remove(uint32_t key);
 
   // Waits for our own threads that are placing messages: they hold a completion queue's lock, no hazard word.
   void set_settle(std::function<void()> settle) { settle_ = std::move(settle); }
@@ -47,9 +52,18 @@ class MemoryRegions {
   void set_liveness(std::function<bool(base::Slot)> alive) { alive_ = std::move(alive); }
 
  private:
+  friend class MemoryWindows;
   [[nodiscard]] static base::Result<void> check(const RegionRequest& request);
+  [[nodiscard]] static base::Result<Backing> inspect(const RegionRequest& request);
+  [[nodiscard]] base::Result<uint32_t> claim_region();  // with mutex_ held: its key
   void write(arena::MrEntry& entry, uint8_t tag, const RegionRequest& request, const Backing& backing);
-  void wait_for_accesses(uint32_t index) const;
+  // With mutex_ held: a place in the table; 0: none is left.
+  [[nodiscard]] uint32_t claim();
+  // The next key of a place, which differs from the last 255.
+  [[nodiscard]] uint32_t next_key(uint32_t index);
+  // With mutex_ held: EBUSY while windows are bound to it. From here on nobody begins an access.
+  [[nodiscard]] base::Result<void> withdraw(uint32_t index, const char* what);
+  void wait_for_accesses(uint32_t index, const char* what = "deregistering a memory region") const;
   [[nodiscard]] bool accessed(uint32_t index, base::Slot& by) const;
 
   const arena::ProcessArena& arena_;
@@ -57,6 +71,9 @@ class MemoryRegions {
   std::deque<uint32_t> free_;
   uint32_t next_ = 1;          // index 0 stays unused: key 0 is never valid
   std::vector<uint8_t> tags_;  // the last tag of each index
+  uint32_t regions_ = 0;       // that are registered
+  std::optional<NullMemory> null_;
+  std::map<uint32_t, uint32_t> windows_on_;  // how many are bound to a region, by its index
   uint64_t last_version_ = 0;
   std::array<arena::HazardLane, arena::kHazardLanes> own_lanes_{};
   std::function<bool(base::Slot)> alive_;

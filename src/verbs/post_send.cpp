@@ -20,16 +20,22 @@ int check_opcode(ibv_wr_opcode opcode, ibv_qp_type type) {
     case IBV_WR_RDMA_READ:
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    case IBV_WR_ATOMIC_WRITE:
+    case IBV_WR_SEND_WITH_INV:  // UC has no opcode for it on the wire
       return type == IBV_QPT_RC ? 0 : EINVAL;
+    case IBV_WR_BIND_MW:
+    case IBV_WR_LOCAL_INV:
+      return type == IBV_QPT_UD ? EINVAL : 0;
     default:
-      return opcode <= IBV_WR_TSO ? EOPNOTSUPP : EINVAL;
+      return opcode == IBV_WR_TSO ? EOPNOTSUPP : EINVAL;
   }
 }
 
 }  // namespace
 
-int SendQueue::prepare(const ibv_send_wr& from, SendRequest& request) {
+int SendQueue::prepare(const ibv_send_wr& from, SendRequest& request, ibv_mw_type windows) {
   if (const int refused = check_opcode(from.opcode, owner_->type()); refused != 0) return refused;
+  if (stays_here(from.opcode)) return prepare_here(from, request, windows);
   if (from.num_sge < 0 || static_cast<uint32_t>(from.num_sge) > limits_.pieces) return EINVAL;
   request = {.wr_id = from.wr_id,
              .opcode = from.opcode,
@@ -50,7 +56,7 @@ int SendQueue::prepare(const ibv_send_wr& from, SendRequest& request) {
     request.rkey = from.wr.rdma.rkey;
   }
   if ((from.send_flags & IBV_SEND_INLINE) != 0) {
-    if (from.opcode == IBV_WR_RDMA_READ || is_atomic(from.opcode)) return EINVAL;
+    if (is_fetch(from.opcode)) return EINVAL;
     if (request.length > limits_.inline_bytes) return EINVAL;
   }
   return 0;

@@ -264,8 +264,7 @@ void Process::withdraw(uint32_t key) {
 
 base::Result<void> Process::deregister(uint32_t key) {
   withdraw(key);
-  regions_.remove(key);
-  return {};
+  return regions_.remove(key);
 }
 
 base::Result<void> Process::reregister(uint32_t key, int mask, const RegionRequest& request) {

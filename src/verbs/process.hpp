@@ -15,6 +15,7 @@
 #include "base/result.hpp"
 #include "verbs/completion_queue.hpp"
 #include "verbs/memory_regions.hpp"
+#include "verbs/memory_windows.hpp"
 #include "verbs/work_list.hpp"
 
 namespace verbena::verbs {
@@ -51,6 +52,7 @@ class Process {
   [[nodiscard]] arena::Heap& tables_heap() { return tables_heap_; }
   [[nodiscard]] base::Slot slot() const { return slot_; }
   [[nodiscard]] MemoryRegions& regions() { return regions_; }
+  [[nodiscard]] MemoryWindows& windows() { return windows_; }
   [[nodiscard]] WorkList& pending() { return pending_; }
   void set_postman(std::shared_ptr<Postman> postman) { postman_ = std::move(postman); }
   // It outlives this process's queue pairs.
@@ -118,6 +120,7 @@ class Process {
   arena::Heap tables_heap_{arena::kTablesHeapAt, arena::kTablesSize};
   arena::Heap rings_heap_{arena::kRingsHeapAt, arena::kRingsSize};
   MemoryRegions regions_;
+  MemoryWindows windows_{arena_, regions_};
   WorkList pending_;
   std::shared_ptr<Postman> postman_;
   std::atomic<Wire*> wire_ = nullptr;

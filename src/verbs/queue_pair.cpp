@@ -266,6 +266,17 @@ int QueuePair::post_send(ibv_send_wr* requests, ibv_send_wr** bad) {
   return error;
 }
 
+int QueuePair::bind_window(ibv_mw& window, const ibv_mw_bind& bind, uint32_t key) {
+  ibv_send_wr request{};
+  request.wr_id = bind.wr_id;
+  request.opcode = IBV_WR_BIND_MW;
+  request.send_flags = bind.send_flags;
+  request.bind_mw = {.mw = &window, .rkey = key, .bind_info = bind.bind_info};
+  const int error = send_->post(&request, nullptr, IBV_MW_TYPE_1);
+  if (error != 0) explain_refused_send(*this, request, error);
+  return error;
+}
+
 int QueuePair::post_recv(ibv_recv_wr* requests, ibv_recv_wr** bad) {
   int error = 0;
   if (!receive_) {
@@ -315,6 +326,7 @@ void QueuePair::destroy() {
   config_.recv_cq->settle([] {});
   if (config_.send_cq != config_.recv_cq) config_.send_cq->settle([] {});
   send_->close();
+  process_.windows().forget(number_);
   config_.send_cq->slack -= send_slack();
   --config_.send_cq->users;
   --config_.recv_cq->users;

@@ -73,6 +73,8 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   [[nodiscard]] base::Result<void> modify(const ibv_qp_attr& wanted, int mask);
   void query(ibv_qp_attr& attributes);
   [[nodiscard]] int post_send(ibv_send_wr* requests, ibv_send_wr** bad);
+  // ibv_bind_mw: a window of type 1. `key` is its next one.
+  [[nodiscard]] int bind_window(ibv_mw& window, const ibv_mw_bind& bind, uint32_t key);
   [[nodiscard]] int post_recv(ibv_recv_wr* requests, ibv_recv_wr** bad);
   // No completion of it comes any more, and none that waits is kept.
   void destroy();

@@ -28,7 +28,8 @@ bool answers(uint8_t state) {
 
 uint8_t flags_of(const Arrival& arrival) {
   return static_cast<uint8_t>((arrival.has_imm ? arena::kHasImm : 0) |
-                              (arrival.solicited ? arena::kSolicited : 0));
+                              (arrival.solicited ? arena::kSolicited : 0) |
+                              (arrival.invalidates ? arena::kHasInvalidate : 0));
 }
 
 }  // namespace
@@ -221,6 +222,7 @@ Verdict Responder::begin_receive(const Arrival& arrival) {
 Verdict Responder::finish_receive(const Arrival& arrival) {
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
   if (shared_ && !claim_) return Verdict::kSilence;
+  if (auto allowed = may_invalidate(arrival); allowed != Verdict::kDone) return allowed;
   const arena::Record record{.kind = arrival.kind == Arrival::Kind::kWriteImm ? arena::RecordKind::kWriteImm
                                                                               : arena::RecordKind::kPlaced,
                              .flags = flags_of(arrival),
@@ -233,6 +235,7 @@ Verdict Responder::finish_receive(const Arrival& arrival) {
 
 Verdict Responder::deliver(const Arrival& arrival, std::span<const iovec> from) {
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
+  if (auto allowed = may_invalidate(arrival); allowed != Verdict::kDone) return allowed;
   if (auto credit = take_credit(arrival.length); credit != Verdict::kDone) return credit;
   const arena::Record record{.kind = arena::RecordKind::kSend,
                              .flags = flags_of(arrival),
@@ -289,6 +292,10 @@ Verdict Responder::put(const arena::Record& record, std::span<const iovec> from,
   if (!gather_own(bytes, from)) return Verdict::kFaultHere;
   ring.publish(record, length > arena::kBytesInSlot);
   if (length > 0) last_in_ring_ = ring.tail();
+  if ((record.flags & arena::kHasInvalidate) != 0) {
+    invalidating_.push_back(record.imm);
+    last_invalidation_ = ring.tail();
+  }
   return Verdict::kDone;
 }
 

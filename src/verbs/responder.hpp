@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "arena/shared_receives.hpp"
 #include "base/numbers.hpp"
@@ -89,7 +90,10 @@ class Responder final : public engine::ResponderActions {
                                    engine::Tail tail, bool reading) const;
   [[nodiscard]] engine::Verdict move_packet(const iovec& packet, const Region& region, engine::Tail tail,
                                             bool reading) const;
-  [[nodiscard]] engine::Verdict find(const engine::RemoteRange& range, uint32_t access, Region& region) const;
+  [[nodiscard]] engine::Verdict find(const engine::RemoteRange& range, uint32_t access, Region& region);
+  [[nodiscard]] engine::Verdict may_invalidate(const engine::Arrival& arrival) const;
+  // Is a message of ours still in the owner's ring that invalidates this key?
+  [[nodiscard]] bool being_invalidated(uint32_t key);
   [[nodiscard]] engine::Verdict move(const engine::RemoteRange& range, uint32_t access,
                                      std::span<const iovec> ours, engine::Tail tail, bool reading);
   // Do messages of ours that wait in the owner's ring belong into this piece of its memory? Then whatever
@@ -130,6 +134,10 @@ class Responder final : public engine::ResponderActions {
   uint32_t posted_ = 0;
   uint32_t fits_plus_one_ = 0;
   uint32_t last_in_ring_ = 0;  // the ring's count after our last message whose bytes went through it
+  // Windows that messages of ours invalidate once the owner takes them out of its ring, and the ring's count
+  // after the last of those.
+  std::vector<uint32_t> invalidating_;
+  uint32_t last_invalidation_ = 0;
 };
 
 }  // namespace verbena::verbs

@@ -32,6 +32,10 @@ uint32_t access_for(RemoteUse use) {
   return 0;
 }
 
+uint32_t access_for(engine::AtomicKind kind) {
+  return kind == engine::AtomicKind::kWrite ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
+}
+
 Verdict verdict_of(Copied copied) {
   switch (copied) {
     case Copied::kAll:
@@ -48,14 +52,33 @@ Verdict verdict_of(Copied copied) {
 
 }  // namespace
 
-Verdict Responder::find(const RemoteRange& range, uint32_t access, Region& region) const {
+Verdict Responder::find(const RemoteRange& range, uint32_t access, Region& region) {
+  if (!invalidating_.empty() && being_invalidated(range.key)) return call_for_merge();
   return check_key(owner_->arena(),
                    {.key = range.key,
                     .address = range.address,
                     .length = range.length,
                     .domain = domain_,
-                    .access = access},
+                    .access = access,
+                    .queue_pair = target_.value},
                    region);
+}
+
+Verdict Responder::may_invalidate(const engine::Arrival& arrival) const {
+  if (!arrival.invalidates) return Verdict::kDone;
+  return check_invalidation(owner_->arena(), arrival.imm, domain_, target_.value);
+}
+
+bool Responder::being_invalidated(uint32_t key) {
+  const auto all_taken = [&] {
+    const std::lock_guard lock(port_->lock);
+    return port_->ring.all_taken(last_invalidation_);
+  };
+  if (all_taken() || (owner_->empty_rings(cq_) && all_taken())) {
+    invalidating_.clear();
+    return false;
+  }
+  return std::ranges::find(invalidating_, key) != invalidating_.end();
 }
 
 Verdict Responder::check(const RemoteRange& range, RemoteUse use) {
@@ -205,14 +228,15 @@ bool Responder::awaits_message(uint64_t address, uint64_t length) {
 
 Verdict Responder::atomic(const engine::AtomicRequest& request, uint64_t& before) {
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
-  if ((access_ & IBV_ACCESS_REMOTE_ATOMIC) == 0) return Verdict::kNotEnabled;
+  const uint32_t access = access_for(request.kind);
+  if ((access_ & access) == 0) return Verdict::kNotEnabled;
   if (request.address % sizeof(uint64_t) != 0) return Verdict::kMisaligned;
   HazardGuard guard(*owner_, requester_.accessor);
   if (!guard.add(request.key)) return Verdict::kNoRoom;
   guard.seal();
   Region region;
   const RemoteRange range{request.key, request.address, sizeof(uint64_t)};
-  if (auto found = find(range, IBV_ACCESS_REMOTE_ATOMIC, region); found != Verdict::kDone) return found;
+  if (auto found = find(range, access, region); found != Verdict::kDone) return found;
   if (region.address % sizeof(uint64_t) != 0) return Verdict::kMisaligned;
   if (awaits_message(region.address, sizeof(uint64_t))) return call_for_merge();
   const auto here = owner_->atomic_target(request, region);

@@ -39,6 +39,7 @@ struct ScatterPiece {
 [[nodiscard]] inline uint64_t run_atomic(const engine::AtomicRequest& request, std::byte* where) {
   std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(where));
   if (request.kind == engine::AtomicKind::kFetchAdd) return word.fetch_add(request.first);
+  if (request.kind == engine::AtomicKind::kWrite) return word.exchange(request.first);
   uint64_t before = request.first;
   word.compare_exchange_strong(before, request.second);
   return before;

@@ -19,12 +19,12 @@ struct SendRequest {
   uint64_t wr_id = 0;
   ibv_wr_opcode opcode = IBV_WR_SEND;
   unsigned flags = 0;  // ibv_send_flags
-  uint32_t imm = 0;    // network byte order
+  uint32_t imm = 0;    // network byte order; *_INV: the key, in host order; BIND_MW: the window's type
   uint64_t length = 0;
   uint64_t remote_address = 0;
   uint32_t rkey = 0;
-  uint64_t compare_add = 0;
-  uint64_t swap = 0;
+  uint64_t compare_add = 0;  // BIND_MW: the window's length
+  uint64_t swap = 0;         // BIND_MW: the region's key and, below it, the access flags
   const ibv_sge* pieces = nullptr;
   unsigned piece_count = 0;
   const std::byte* inline_data = nullptr;  // instead of pieces
@@ -33,6 +33,16 @@ struct SendRequest {
 
 [[nodiscard]] inline bool is_atomic(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+// Results come back: a READ or atomic. Its own memory is written.
+[[nodiscard]] inline bool is_fetch(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
+}
+
+// What the send queue does by itself, in its turn: nothing of it goes to a peer.
+[[nodiscard]] inline bool stays_here(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV;
 }
 
 // How far the request at the queue's head has come.
@@ -92,6 +102,8 @@ class SendPath {
   // For a path that has many requests under way (kTaken). All but the first with the queue's lock held.
   virtual void serve(const std::shared_ptr<SendQueue>&) {}
   virtual void set_rules(const RetryRules&) {}
+  // The send queue has carried a request out by itself. All before it had ended.
+  virtual void pass_over() {}
   // Requests were handed over: sends what may be sent now.
   virtual void push() {}
   // ERR or RESET: nothing of what was taken ends any more.

@@ -37,13 +37,21 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
       return IBV_WC_COMP_SWAP;
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
       return IBV_WC_FETCH_ADD;
+    case IBV_WR_ATOMIC_WRITE:
+      return IBV_WC_ATOMIC_WRITE;
+    case IBV_WR_BIND_MW:
+      return IBV_WC_BIND_MW;
+    case IBV_WR_LOCAL_INV:
+      return IBV_WC_LOCAL_INV;
     default:
       return IBV_WC_SEND;
   }
 }
 
-// What goes through a ring, or is as short, may run under the queue's lock.
-bool is_short(const SendRequest& request) { return request.length <= Responder::kLongestInRing; }
+// What goes through a ring, or is as short, may run under the queue's lock. Taking a window back may wait.
+bool is_short(const SendRequest& request) {
+  return request.length <= Responder::kLongestInRing && !stays_here(request.opcode);
+}
 
 }  // namespace
 
@@ -66,7 +74,7 @@ SendQueue::Stored* SendQueue::at(uint32_t number) {
   return reinterpret_cast<Stored*>(storage_.data() + stride_ * (number & mask_));
 }
 
-int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad) {
+int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad, ibv_mw_type windows) {
   int error = 0;
   bool failed = false;
   uint32_t life = 0;
@@ -76,7 +84,7 @@ int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad) {
     std::unique_lock lock(lock_);
     for (ibv_send_wr* next = requests; next != nullptr; next = next->next) {
       SendRequest request;
-      error = state_ == SendState::kRefuses ? EINVAL : prepare(*next, request);
+      error = state_ == SendState::kRefuses ? EINVAL : prepare(*next, request, windows);
       if (error == 0 && outstanding() >= limits_.requests) error = ENOMEM;
       if (error != 0) {
         if (bad != nullptr) *bad = next;
@@ -133,10 +141,12 @@ base::Instant SendQueue::go_on(base::Instant now) {
 
 // The checks that need no path, then the path.
 SendOutcome SendQueue::attempt(const SendRequest& request, uint64_t budget) {
-  const bool fetches = request.opcode == IBV_WR_RDMA_READ || is_atomic(request.opcode);
+  if (stays_here(request.opcode)) return carry_out_here(request);
+  const bool eight_bytes = is_atomic(request.opcode) || request.opcode == IBV_WR_ATOMIC_WRITE;
+  const bool fetches = request.opcode == IBV_WR_RDMA_READ || eight_bytes;
   if (fetches && rules_.fetches == 0)
     return {SendOutcome::Kind::kFailed, IBV_WC_LOC_QP_OP_ERR, engine::Verdict::kNotEnabled};
-  if (request.length > kMaxMessageBytes || (is_atomic(request.opcode) && request.length != sizeof(uint64_t)))
+  if (request.length > kMaxMessageBytes || (eight_bytes && request.length != sizeof(uint64_t)))
     return {SendOutcome::Kind::kFailed, IBV_WC_LOC_LEN_ERR, engine::Verdict::kTooLong};
   return path_->advance(request, progress_, budget);
 }
@@ -145,10 +155,17 @@ SendOutcome SendQueue::attempt(const SendRequest& request, uint64_t budget) {
 void SendQueue::hand_over() {
   bool any = false;
   while (next_ != tail_ && state_ == SendState::kRuns) {
-    const SendOutcome outcome = attempt(at(next_)->request, 0);
+    const SendRequest& request = at(next_)->request;
+    if (stays_here(request.opcode) && head_ != next_) break;  // what was before it ends first
+    const SendOutcome outcome = attempt(request, 0);
     if (outcome.kind == SendOutcome::Kind::kTaken) {
       ++next_;
       any = true;
+    } else if (outcome.kind == SendOutcome::Kind::kDone) {
+      complete(request, IBV_WC_SUCCESS, engine::Verdict::kDone);
+      ++head_;
+      ++next_;
+      path_->pass_over();
     } else if (outcome.kind == SendOutcome::Kind::kFull || head_ != next_) {
       break;  // what fails before it starts ends in its turn as well
     } else {

@@ -36,7 +36,8 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
             const SendLimits& limits, bool signal_all);
 
   // ibv_post_send: 0, or an errno with `bad` at the request it is about.
-  [[nodiscard]] int post(ibv_send_wr* requests, ibv_send_wr** bad);
+  // IBV_WR_BIND_MW is about windows of type 2; ibv_bind_mw posts one for type 1.
+  [[nodiscard]] int post(ibv_send_wr* requests, ibv_send_wr** bad, ibv_mw_type windows = IBV_MW_TYPE_2);
   base::Instant go_on(base::Instant now) override;
 
   void set_rules(const RetryRules& rules);
@@ -87,7 +88,9 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   [[nodiscard]] uint32_t outstanding() const {
     return tail_ - head_ + unpolled_.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] int prepare(const ibv_send_wr& from, SendRequest& request);
+  [[nodiscard]] int prepare(const ibv_send_wr& from, SendRequest& request, ibv_mw_type windows);
+  [[nodiscard]] static int prepare_here(const ibv_send_wr& from, SendRequest& request, ibv_mw_type windows);
+  [[nodiscard]] SendOutcome carry_out_here(const SendRequest& request) const;
   [[nodiscard]] int prepare_datagram(const ibv_send_wr& from, SendRequest& request);
   void store(const SendRequest& request);
   [[nodiscard]] SendOutcome attempt(const SendRequest& request, uint64_t budget);

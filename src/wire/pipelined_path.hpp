@@ -16,6 +16,7 @@ class PipelinedPath : public verbs::SendPath, public Connection {
   // The send queue's side, with its lock held.
   void begin(uint32_t sq_psn) override { next_psn_ = {sq_psn}; }
   void stop() override { stopped_ = true; }
+  void pass_over() override { requests_.pass_over(); }
   // From here on packets come.
   void serve(const std::shared_ptr<verbs::SendQueue>& queue) override {
     requests_.serve(queue);

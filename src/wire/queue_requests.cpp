@@ -55,6 +55,14 @@ Request request_of(const SendRequest& from) {
                   .compare_add = from.compare_add,
                   .swap = from.swap};
   switch (from.opcode) {
+    case IBV_WR_SEND_WITH_INV:
+      request.kind = Request::Kind::kSend;
+      request.invalidates = true;
+      request.imm = from.imm;  // a key, which both ends have in host order
+      break;
+    case IBV_WR_ATOMIC_WRITE:
+      request.kind = Request::Kind::kAtomicWrite;
+      break;
     case IBV_WR_RDMA_READ:
       request.kind = Request::Kind::kRead;
       break;
@@ -83,9 +91,9 @@ std::shared_ptr<verbs::SendQueue> QueueRequests::begin() {
 
 bool QueueRequests::readable(const SendRequest& request) const {
   verbs::RequestSlice whole;
-  const bool fetches = request.opcode == IBV_WR_RDMA_READ || verbs::is_atomic(request.opcode);
-  return verbs::slice_request(process_.arena(), domain_, request, 0, request.length,
-                              fetches ? IBV_ACCESS_LOCAL_WRITE : 0, whole) == Verdict::kDone;
+  const uint32_t access = verbs::is_fetch(request.opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
+  return verbs::slice_request(process_.arena(), domain_, request, 0, request.length, access, whole) ==
+         Verdict::kDone;
 }
 
 // The part of a long message that lies in one piece.

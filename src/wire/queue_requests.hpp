@@ -27,6 +27,8 @@ class QueueRequests final : public engine::RequesterHost {
   }
   // A new requester, which counts from 0, begins with the first request that isn't handed over.
   std::shared_ptr<verbs::SendQueue> begin();
+  // The send queue has carried one out by itself, and none of the requester's is under way.
+  void pass_over() { ++first_; }
   // Null: the queue pair is being destroyed.
   [[nodiscard]] std::shared_ptr<verbs::SendQueue> queue() const { return queue_.lock(); }
   // Nothing of a request that can't be whole is sent.

@@ -104,6 +104,8 @@ Closed Endpoint::close() {
       std::strncpy(closed.what.data(), what, closed.what.size() - 1);
   };
   note("ibv_destroy_qp", destroy_qp());
+  for (const auto& [id, window] : windows_) note("ibv_dealloc_mw", ibv_dealloc_mw(window));
+  windows_.clear();
   for (auto& [id, buffer] : buffers_)
     if (buffer.mr != nullptr) note("ibv_dereg_mr", ibv_dereg_mr(buffer.mr));
   buffers_.clear();
@@ -212,7 +214,11 @@ Buffer Endpoint::share(const Buffer& other) {
   return buffer;
 }
 
-int Endpoint::deregister(uint32_t id) { return ibv_dereg_mr(std::exchange(buffers_.at(id).mr, nullptr)); }
+int Endpoint::deregister(uint32_t id) {
+  const int error = ibv_dereg_mr(buffers_.at(id).mr);
+  if (error == 0) buffers_.at(id).mr = nullptr;
+  return error;
+}
 
 int Endpoint::unmap(uint32_t id, uint64_t offset, uint64_t length) {
   return buffers_.at(id).memory.unmap(offset, length);

@@ -142,6 +142,25 @@ struct ChannelEvent {
   int error = 0;
 };
 
+// A memory window.
+struct Window {
+  uint32_t id = 0;
+  uint32_t rkey = 0;
+  int error = 0;  // errno of the allocation or the bind
+};
+// Type 1 by ibv_bind_mw, type 2 by IBV_WR_BIND_MW.
+struct BindOrder {
+  uint64_t wr_id = 9;
+  uint32_t window = 0;
+  uint32_t buffer = 0;  // 0: no region
+  uint64_t address = 0;
+  uint64_t length = 0;
+  unsigned access = kAllRemote;
+  unsigned flags = IBV_SEND_SIGNALED;
+  uint32_t rkey = 0;        // 0: the window's next one
+  bool other_verb = false;  // the one for the other type
+};
+
 struct Closed {
   int error = 0;                // the first one
   std::array<char, 32> what{};  // the verb that gave it
@@ -190,6 +209,11 @@ class Endpoint {
   int arm(Queue queue, bool solicited_only);
   ChannelEvent next_channel_event(Wait wait);
 
+  // Windows (windows.cpp).
+  Window add_window(ibv_mw_type type, bool other_domain);
+  Window bind(const BindOrder& order);  // the key that it will have
+  int remove_window(uint32_t id);
+
   // For tests in this process that go on with the verbs themselves.
   [[nodiscard]] ibv_context* context() const { return context_; }
   [[nodiscard]] ibv_pd* pd() const { return pd_; }
@@ -213,6 +237,8 @@ class Endpoint {
   ibv_qp_cap caps_{};
   std::map<uint32_t, Registered> buffers_;
   uint32_t last_buffer_ = 0;
+  std::map<uint32_t, ibv_mw*> windows_;
+  uint32_t last_window_ = 0;
 };
 
 // verbena0, or the test ends with a sentence.

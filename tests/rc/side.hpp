@@ -105,6 +105,12 @@ class Side {
   int arm(Queue queue, bool solicited_only = false) { return call<&Endpoint::arm>(queue, solicited_only); }
   ChannelEvent next_channel_event(Wait wait = soon()) { return call<&Endpoint::next_channel_event>(wait); }
 
+  Window add_window(ibv_mw_type type, bool other_domain = false) {
+    return call<&Endpoint::add_window>(type, other_domain);
+  }
+  Window bind(const BindOrder& order) { return call<&Endpoint::bind>(order); }
+  int remove_window(const Window& window) { return call<&Endpoint::remove_window>(window.id); }
+
  private:
   [[nodiscard]] Bytes invoke(Bytes call);  // the result's bytes; throws what the call threw
 

@@ -45,7 +45,8 @@ using EndpointMethods =
                &Endpoint::destroy_qp, &Endpoint::add_buffer, &Endpoint::share, &Endpoint::deregister,
                &Endpoint::unmap, &Endpoint::fill, &Endpoint::mismatch, &Endpoint::word, &Endpoint::set_word,
                &Endpoint::post_sends, &Endpoint::post_receives, &Endpoint::poll, &Endpoint::next_event,
-               &Endpoint::arm, &Endpoint::next_channel_event>;
+               &Endpoint::arm, &Endpoint::next_channel_event, &Endpoint::add_window, &Endpoint::bind,
+               &Endpoint::remove_window>;
 inline constexpr uint32_t kOpenCall = 1000;   // an EndpointSpec; answers its number
 inline constexpr uint32_t kCloseCall = 1001;  // answers what Endpoint::close() did
 

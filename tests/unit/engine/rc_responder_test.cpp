@@ -222,11 +222,6 @@ TEST_F(RcResponderTest, MessagesThatNoRequesterMaySend) {
   }
 }
 
-TEST_F(RcResponderTest, SendWithInvalidateIsRefused) {
-  EXPECT_EQ(receive(request_packet(Operation::kSendOnlyInvalidate, 0, 1)), DropReason::kNone);
-  EXPECT_EQ(answers(), Lines{"Acknowledge 0 nak 1"});
-}
-
 TEST_F(RcResponderTest, AnswersAreNoRequests) {
   EXPECT_EQ(receive(ack_packet(0)), DropReason::kBadOpcode);
   EXPECT_EQ(receive(response_packet(Operation::kReadResponseOnly, 0, 1)), DropReason::kBadOpcode);

@@ -32,8 +32,10 @@ class ScriptActions final : public ResponderActions {
     return std::exchange(read_says, Verdict::kDone);
   }
   Verdict atomic(const AtomicRequest& request, uint64_t& before) override {
-    const auto verdict = say(fmt::format("add {}", request.first));
-    if (verdict != Verdict::kDone) return verdict;
+    const bool writes = request.kind == AtomicKind::kWrite;
+    const auto verdict = say(writes ? fmt::format("store {:x} at {:x}", request.first, request.address)
+                                    : fmt::format("add {}", request.first));
+    if (verdict != Verdict::kDone || writes) return verdict;
     before = counter;
     counter += request.first;
     return verdict;
@@ -46,10 +48,12 @@ class ScriptActions final : public ResponderActions {
                            tail == Tail::kLast ? " last" : ""));
   }
   Verdict finish_receive(const Arrival& arrival) override {
-    return say(fmt::format("finish {}", arrival.length));
+    return say(arrival.invalidates ? fmt::format("finish {} invalidates {:x}", arrival.length, arrival.imm)
+                                   : fmt::format("finish {}", arrival.length));
   }
   Verdict deliver(const Arrival& arrival, std::span<const iovec>) override {
-    return say(fmt::format("deliver {}", arrival.length));
+    return say(arrival.invalidates ? fmt::format("deliver {} invalidates {:x}", arrival.length, arrival.imm)
+                                   : fmt::format("deliver {}", arrival.length));
   }
   uint32_t credits() override { return receives; }
   Verdict fail(Verdict why, bool) override {

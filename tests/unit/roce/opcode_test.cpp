@@ -22,6 +22,7 @@ std::string flags_of(const OpcodeInfo& info) {
   add(info.write, "write");
   add(info.read_response, "read_response");
   add(info.atomic, "atomic");
+  add(info.atomic_write, "atomic_write");
   add(info.reth, "+reth");
   add(info.atomic_eth, "+atomic_eth");
   add(info.aeth, "+aeth");
@@ -63,6 +64,7 @@ const std::map<unsigned, Row> kExpected{
     {0x14, {40, "request first last atomic +atomic_eth"}},
     {0x16, {16, "request last send +ieth payload"}},
     {0x17, {16, "request first last send +ieth payload"}},
+    {0x1d, {28, "request first last atomic_write +reth payload"}},
     {0x20, {12, "request first send payload"}},
     {0x21, {12, "request send payload"}},
     {0x22, {12, "request last send payload"}},

@@ -16,7 +16,7 @@ using engine::Copied;
 using engine::RemoteUse;
 using engine::Verdict;
 
-using VerdictCounts = std::array<unsigned, static_cast<size_t>(Verdict::kCorrupt) + 1>;
+using VerdictCounts = std::array<unsigned, static_cast<size_t>(engine::kLastVerdict) + 1>;
 
 void post_some(Script& s, unsigned count) {
   for (uint64_t i = 0; i < count; ++i) (void)s.post(i, 4096, 100)();
@@ -25,7 +25,7 @@ void post_some(Script& s, unsigned count) {
 // Everything that a requester can ask. The owner's addresses lead nowhere: nothing is copied.
 void ask_everything(Script& s, Random& random, VerdictCounts& verdicts) {
   const auto count = [&](Verdict verdict) {
-    ASSERT_LE(static_cast<unsigned>(verdict), static_cast<unsigned>(Verdict::kCorrupt));
+    ASSERT_LE(static_cast<unsigned>(verdict), static_cast<unsigned>(engine::kLastVerdict));
     ++verdicts[static_cast<unsigned>(verdict)];
   };
   const Arrival long_one{.length = random.one_in(2) ? random.below(1 << 20) : random.below(300)};

@@ -76,12 +76,29 @@ Verdict provoke(Verdict wanted) {
     case Verdict::kCorrupt:
       owner.own_arena().qp(static_cast<uint16_t>(s.qp->number().value)).receives_at.set(7);
       return s.deliver("four")();
+    case Verdict::kWrongQueuePair: {
+      const uint32_t domain = owner.domain()->handle();
+      const uint32_t region = owner.register_memory(s.memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+      const uint32_t key = *owner.process().windows().add(IBV_MW_TYPE_2, domain);
+      EXPECT_EQ(Verdict::kDone, owner.process().windows().bind({.type = IBV_MW_TYPE_2,
+                                                                .key = key,
+                                                                .region = region,
+                                                                .access = IBV_ACCESS_REMOTE_WRITE,
+                                                                .address = s.address(0),
+                                                                .length = 100},
+                                                               {{s.qp->number().value + 1}, domain}));
+      return s.write({key, s.address(0), 4}, "abcd")();
+    }
+    case Verdict::kNotWindow:
+      return s.finish_receive({.imm = s.key, .invalidates = true})();
+    case Verdict::kBound:  // of our own binds: never of a peer's request
+      return wanted;
   }
   return Verdict::kDone;
 }
 
 TEST(Responder, GivesEveryVerdictItsCause) {
-  for (int wanted = 0; wanted <= static_cast<int>(Verdict::kCorrupt); ++wanted)
+  for (int wanted = 0; wanted <= static_cast<int>(engine::kLastVerdict); ++wanted)
     EXPECT_EQ(wanted, static_cast<int>(provoke(static_cast<Verdict>(wanted))));
 }
 
@@ -92,8 +109,9 @@ TEST(Responder, NaksAsTheStandardSays) {
       {Verdict::kUnmapped, Nak::kRemoteAccess},      {Verdict::kNotEnabled, Nak::kInvalidRequest},
       {Verdict::kMisaligned, Nak::kInvalidRequest},  {Verdict::kTooLong, Nak::kInvalidRequest},
       {Verdict::kBadSequence, Nak::kInvalidRequest}, {Verdict::kBadReceive, Nak::kOperational},
-      {Verdict::kCorrupt, Nak::kOperational}};
-  for (int i = 0; i <= static_cast<int>(Verdict::kCorrupt); ++i) {
+      {Verdict::kCorrupt, Nak::kOperational},        {Verdict::kWrongQueuePair, Nak::kRemoteAccess},
+      {Verdict::kNotWindow, Nak::kRemoteAccess}};
+  for (int i = 0; i <= static_cast<int>(engine::kLastVerdict); ++i) {
     const auto known = naks.find(static_cast<Verdict>(i));
     EXPECT_EQ(known == naks.end() ? Nak::kNone : known->second, nak_of(static_cast<Verdict>(i))) << i;
   }
