@@ -16,7 +16,8 @@ thread_local AccessBurst* AccessBurst::current_ = nullptr;
 std::byte* AccessBurst::Held::find(const Side& side, const KeyUse& use, Access access) {
   const uint64_t offset = use.address - use_.address;
   if (guard_ && owner_ == &side.owner && use_.key == use.key && use_.domain == use.domain &&
-      use_.access == use.access && offset <= use_.length && use.length <= use_.length - offset &&
+      use_.access == use.access && use_.queue_pair == use.queue_pair && offset <= use_.length &&
+      use.length <= use_.length - offset &&
       ProofClock::within(proven_at_, ProofClock::now(), kBelievedMicroseconds))
     return base_ + offset;
   guard_.reset();

@@ -33,11 +33,16 @@ class AccessBurst {
     return current_ == nullptr ? nullptr
                                : current_->held_[static_cast<size_t>(side.side)].find(side, use, access);
   }
+  // What peers reach is to be looked up anew: a key has been invalidated.
+  static void forget_targets() {
+    if (current_ != nullptr) current_->held_[static_cast<size_t>(AccessSide::kTarget)].forget();
+  }
 
  private:
   class Held {
    public:
     [[nodiscard]] std::byte* find(const Side& side, const KeyUse& use, Access access);
+    void forget() { guard_.reset(); }
 
    private:
     [[nodiscard]] std::byte* look_up(const Side& side, const KeyUse& use, Access access);

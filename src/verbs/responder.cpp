@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "verbs/access_burst.hpp"
 #include "verbs/device_limits.hpp"
 #include "verbs/scatter.hpp"
 
@@ -293,6 +294,7 @@ Verdict Responder::put(const arena::Record& record, std::span<const iovec> from,
   ring.publish(record, length > arena::kBytesInSlot);
   if (length > 0) last_in_ring_ = ring.tail();
   if ((record.flags & arena::kHasInvalidate) != 0) {
+    AccessBurst::forget_targets();
     invalidating_.push_back(record.imm);
     last_invalidation_ = ring.tail();
   }

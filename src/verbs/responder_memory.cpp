@@ -123,9 +123,10 @@ Verdict Responder::move(const RemoteRange& range, uint32_t access, std::span<con
 
 bool Responder::move_in_burst(const RemoteRange& range, uint32_t access, const iovec& packet, Tail tail,
                               bool reading) const {
-  std::byte* const memory = AccessBurst::find({*owner_, requester_.accessor, AccessSide::kTarget},
-                                              {range.key, range.address, range.length, domain_, access},
-                                              reading ? Access::kRead : Access::kWrite);
+  std::byte* const memory =
+      AccessBurst::find({*owner_, requester_.accessor, AccessSide::kTarget},
+                        {range.key, range.address, range.length, domain_, access, target_.value},
+                        reading ? Access::kRead : Access::kWrite);
   if (memory == nullptr) return false;
   if (reading)
     copy_in_order(packet.iov_base, memory, range.length, Tail::kAnyOrder);

@@ -154,18 +154,17 @@ SendOutcome SendQueue::attempt(const SendRequest& request, uint64_t budget) {
 // A path that has many requests under way gets all it takes; their ends come by ended().
 void SendQueue::hand_over() {
   bool any = false;
-  while (next_ != tail_ && state_ == SendState::kRuns) {
+  while (next_ != tail_ && state_ == SendState::kRuns && !running_) {
     const SendRequest& request = at(next_)->request;
-    if (stays_here(request.opcode) && head_ != next_) break;  // what was before it ends first
+    if (stays_here(request.opcode)) {
+      // What was before it ends first; and whoever brings the news of that can't wait.
+      if (head_ == next_) pending_.add(shared_from_this(), base::now());
+      break;
+    }
     const SendOutcome outcome = attempt(request, 0);
     if (outcome.kind == SendOutcome::Kind::kTaken) {
       ++next_;
       any = true;
-    } else if (outcome.kind == SendOutcome::Kind::kDone) {
-      complete(request, IBV_WC_SUCCESS, engine::Verdict::kDone);
-      ++head_;
-      ++next_;
-      path_->pass_over();
     } else if (outcome.kind == SendOutcome::Kind::kFull || head_ != next_) {
       break;  // what fails before it starts ends in its turn as well
     } else {
@@ -186,6 +185,7 @@ void SendQueue::ended(ibv_wc_status status, engine::Verdict why) {
 base::Instant SendQueue::run(base::Instant now, std::unique_lock<base::Lock>& lock) {
   if (pipelined_) {
     hand_over();
+    while (run_here(lock)) hand_over();
     return kNever;
   }
   uint64_t budget = kPieceOfWork;
@@ -218,6 +218,24 @@ base::Instant SendQueue::run(base::Instant now, std::unique_lock<base::Lock>& lo
   }
   if (state_ == SendState::kHolds && owner_ != nullptr) owner_->on_drained();
   return kNever;
+}
+
+// Of a pipelined queue: carries the request at the head out if it is one that stays here. False: it isn't.
+bool SendQueue::run_here(std::unique_lock<base::Lock>& lock) {
+  if (head_ != next_ || next_ == tail_ || state_ != SendState::kRuns || running_ ||
+      !stays_here(at(head_)->request.opcode))
+    return false;
+  running_ = true;
+  lock.unlock();
+  const SendOutcome outcome = carry_out_here(at(head_)->request);
+  lock.lock();
+  running_ = false;
+  if (state_ == SendState::kFlushes) flush();
+  if (state_ == SendState::kFlushes || state_ == SendState::kRefuses) return false;
+  ++next_;
+  path_->pass_over();
+  ended(outcome.status, outcome.why);
+  return true;
 }
 
 // What an outcome means for the request at the head. True: stop here, go on at `again`.
@@ -370,7 +388,7 @@ void SendQueue::clear() {
 
 bool SendQueue::idle() {
   const std::lock_guard lock(lock_);
-  if (pipelined_) return head_ == next_;
+  if (pipelined_) return head_ == next_ && !running_;
   // Whoever runs writes the progress without the lock.
   return !running_ && (head_ == tail_ || !progress_.begun());
 }

@@ -101,6 +101,7 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   void complete(const SendRequest& request, ibv_wc_status status, engine::Verdict why);
   void fail_head(ibv_wc_status status, engine::Verdict why);
   void hand_over();
+  [[nodiscard]] bool run_here(std::unique_lock<base::Lock>& lock);
   [[nodiscard]] Failure take_failure();
   void flush();
   void forget_attempts();

@@ -68,20 +68,49 @@ TEST_P(InvalidateTest, ByAPeersSend) {
 
 // Requests behind it on the same connection find the window closed, though the receiver hasn't polled.
 TEST_P(InvalidateTest, AtOnceForWhatFollows) {
+  for (const uint64_t length : {8, 4096}) {
+    prepare();
+    const Window closed = bound(IBV_MW_TYPE_2, 0, 4096);
+    const Window open = bound(IBV_MW_TYPE_2, 4096, 4096);
+    ASSERT_EQ(0, b().post_receive(4));
+    const SendOrder before = with_key(IBV_WR_RDMA_WRITE, closed.rkey, memory_.address, length);
+    SendOrder end = invalidation(IBV_WR_SEND_WITH_INV, closed.rkey);
+    end.wr_id = 2;
+    SendOrder other = with_key(IBV_WR_RDMA_WRITE, open.rkey, memory_.address + 4096, length);
+    other.wr_id = 3;
+    SendOrder late = with_key(IBV_WR_RDMA_WRITE, closed.rkey, memory_.address, length);
+    late.wr_id = 4;
+    late.pieces = {local_.piece(8192, length)};
+    a().set_word(local_, 0, 77);
+    a().set_word(local_, 8192, 78);
+    ASSERT_EQ(0, a().post_sends({before, end, other, late}).error);
+    for (const uint64_t wr_id : {1, 2, 3}) EXPECT_TRUE(next_is(a(), Queue::kSend, wr_id, IBV_WC_SUCCESS));
+    EXPECT_TRUE(next_is(a(), Queue::kSend, 4, IBV_WC_REM_ACCESS_ERR));
+    EXPECT_EQ(77u, b().word(memory_));
+  }
+}
+
+// While a peer writes through it, and with sends of our own under way.
+TEST_P(InvalidateTest, LocallyUnderTraffic) {
   prepare();
-  const Window closed = bound(IBV_MW_TYPE_2, 0, 4096);
-  const Window open = bound(IBV_MW_TYPE_2, 4096, 4096);
-  ASSERT_EQ(0, b().post_receive(4));
-  SendOrder other = with_key(IBV_WR_RDMA_WRITE, open.rkey, memory_.address + 4096, 8);
-  other.wr_id = 2;
-  SendOrder late = with_key(IBV_WR_RDMA_WRITE, closed.rkey, memory_.address, 8);
-  late.wr_id = 3;
-  b().set_word(memory_, 0, 77);
-  ASSERT_EQ(0, a().post_sends({invalidation(IBV_WR_SEND_WITH_INV, closed.rkey), other, late}).error);
-  EXPECT_TRUE(next_is(a(), Queue::kSend, 1, IBV_WC_SUCCESS));
-  EXPECT_TRUE(next_is(a(), Queue::kSend, 2, IBV_WC_SUCCESS));
-  EXPECT_TRUE(next_is(a(), Queue::kSend, 3, IBV_WC_REM_ACCESS_ERR));
-  EXPECT_EQ(77u, b().word(memory_));
+  const Buffer text = b().add_buffer(64);
+  for (int round = 0; round < 20; ++round) {
+    const Window window = bound(IBV_MW_TYPE_2, 0, kRegion);
+    for (int i = 0; i < 8; ++i)
+      ASSERT_EQ(0, a().post_send(with_key(IBV_WR_RDMA_WRITE, window.rkey, memory_.address, kRegion)));
+    for (int i = 0; i < 4; ++i)
+      ASSERT_EQ(0, b().post_send({.opcode = IBV_WR_RDMA_WRITE,
+                                  .remote_address = local_.address,
+                                  .rkey = local_.rkey,
+                                  .pieces = {text.all()}}));
+    ASSERT_EQ(0, b().post_send(invalidation(IBV_WR_LOCAL_INV, window.rkey)));
+    ASSERT_EQ(8, a().poll(Queue::kSend, 8).count);
+    ASSERT_EQ(5, b().poll(Queue::kSend, 5).count);
+    ASSERT_EQ(0, b().remove_window(window));
+    reconnect();
+    while (b().next_event(kNow).came) {
+    }
+  }
 }
 
 // A READ before it, long as it may be, is answered whole.
