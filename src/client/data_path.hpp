@@ -26,7 +26,11 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   // False in a child of fork(), where nothing of it is mapped.
   [[nodiscard]] bool usable() const;
   // The neighbour in a slot, introduced if need be. ESRCH: nobody; EPERM: one that shares no memory with us.
-  [[nodiscard]] base::Result<std::shared_ptr<local::Neighbour>> meet(base::Slot slot);
+  [[nodiscard]] base::Result<std::shared_ptr<local::Neighbour>> meet(base::Slot slot) {
+    return meet(slot, Patience::kLong);
+  }
+  // For datagrams: null, if it takes too long or they have to go by the network.
+  [[nodiscard]] std::shared_ptr<local::Neighbour> meet_for_datagrams(base::Slot slot);
   [[nodiscard]] const std::shared_ptr<local::Exchange>& exchange() const { return exchange_; }
   // The way to other hosts, made when it is first needed. EADDRINUSE: this host's port is somebody else's.
   [[nodiscard]] base::Result<std::shared_ptr<wire::Port>> port();
@@ -39,6 +43,8 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   void on_stray(const net::Received& received) override;
 
  private:
+  enum class Patience : uint8_t { kLong, kShort };
+  [[nodiscard]] base::Result<std::shared_ptr<local::Neighbour>> meet(base::Slot slot, Patience patience);
   DataPath(arena::ProcessArena arena, base::Slot slot, uint32_t epoch);
   void wake_own_helper();
   void read_letters(bool alone);

@@ -12,6 +12,7 @@ namespace verbena::verbs {
 namespace {
 
 constexpr uint32_t kMaxInline = 2048;
+constexpr base::Duration kUntilRoom = base::milliseconds(5);
 
 base::Result<void> check_caps(ibv_qp_cap caps, bool shares_receives) {
   if (shares_receives) caps.max_recv_wr = caps.max_recv_sge = 0;  // they don't count then
@@ -113,8 +114,10 @@ void QueuePair::announce(ibv_qp_state state) {
 
 RetryRules QueuePair::rules() const {
   const ibv_qp_attr& attr = attributes_.attr;
-  return {.timeout = ack_timeout(attr.timeout),
-          .retries = attr.retry_cnt,
+  // Without answers there is nothing to wait for but room in a peer's ring.
+  const bool answered = config_.type == IBV_QPT_RC;
+  return {.timeout = answered ? ack_timeout(attr.timeout) : kUntilRoom,
+          .retries = answered ? attr.retry_cnt : 7u,
           .rnr_retries = attr.rnr_retry,
           .fetches = attr.max_rd_atomic,
           .qkey = attr.qkey};

@@ -33,7 +33,8 @@ Port::Port(std::unique_ptr<net::Link> link, base::Slot slot, Environment environ
       slot_(slot),
       environment_(std::move(environment)),
       connections_(1u << 16),
-      transmitter_(*link_) {}
+      transmitter_(*link_),
+      lanes_(environment_.own, slot, environment_.meet) {}
 
 Port::~Port() = default;
 
@@ -68,7 +69,10 @@ bool Port::drive(base::Instant now) {
     }
     const verbs::AccessBurst memory;
     now_ = now;
-    worked = link_->receive(*this, kReceiveBudget) > 0;
+    const size_t near = lanes_.receive(
+        kReceiveBudget, [&](const auto& header, const auto& payload) { take_near(header, payload); });
+    worked = near > 0;
+    if (look_at_socket(near)) worked |= link_->receive(*this, kReceiveBudget) > 0;
     for (Connection* connection : dirty_) {
       connection->dirty_ = false;
       connection->go_on(now);
@@ -112,6 +116,44 @@ void Port::conclude_later(verbs::SendQueue::Failure failure) {
 void Port::on_packet(const net::Received& received) {
   ++counters_.packets;
   if (const Drop drop = take(received); drop != Drop::kNone) ++counters_.drops[static_cast<size_t>(drop)];
+}
+
+// A look at the socket costs more than a datagram by lane. While those come it is looked at now and then.
+bool Port::look_at_socket(size_t near) {
+  constexpr unsigned kLately = 256;
+  constexpr unsigned kEach = 8;
+  if (near > 0)
+    near_lately_ = kLately;
+  else if (near_lately_ > 0)
+    --near_lately_;
+  return near_lately_ == 0 || ++round_ % kEach == 0;
+}
+
+// The headers were a process's of this host, so there is no ICRC; all else is as in a packet.
+void Port::take_near(const arena::DatagramHeader& header, std::span<const std::byte> payload) {
+  const base::Qpn destination{header.target & 0xffffff};
+  auto drop = Drop::kNoConnection;
+  Connection* connection = connections_[destination.value & 0xffff];
+  if (destination.slot() == slot_ && connection != nullptr) {
+    roce::Packet packet;
+    packet.bth.service = roce::Service::kUd;
+    const bool imm = (header.flags & arena::kDatagramImm) != 0;
+    packet.bth.operation = imm ? roce::Operation::kSendOnlyImm : roce::Operation::kSendOnly;
+    packet.bth.solicited = (header.flags & arena::kDatagramSolicited) != 0;
+    packet.bth.pkey = header.pkey;
+    packet.bth.destination = destination;
+    packet.deth = {header.qkey, {header.source & 0xffffff}};
+    packet.imm = header.imm;
+    packet.payload = payload;
+    const net::Received received{.from = {header.from},
+                                 .to = {header.to},
+                                 .traffic_class = header.traffic_class,
+                                 .hop_limit = header.hop_limit,
+                                 .bytes = payload};
+    drop = (header.pkey & kPkeyBits) != kPkeyBits ? Drop::kBadPkey
+                                                  : connection->on_packet(now_, packet, received);
+  }
+  if (drop != Drop::kNone) ++counters_.drops[static_cast<size_t>(drop)];
 }
 
 Drop Port::take(const net::Received& received) {
@@ -228,7 +270,7 @@ void Port::schedule(Connection& connection, base::Instant due, base::Instant now
 
 base::Instant Port::next_due() {
   const std::lock_guard lock(schedule_lock_);
-  if (!ready_.empty()) return {};
+  if (!ready_.empty() || lanes_.waiting()) return {};
   const base::Instant others{
       std::min({acquaintances_.next_due().ns, link_due_.load(std::memory_order_relaxed),
                 show_at_.load(std::memory_order_relaxed)})};

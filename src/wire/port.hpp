@@ -27,6 +27,7 @@
 #include "verbs/send_queue.hpp"
 #include "wire/acquaintances.hpp"
 #include "wire/drops.hpp"
+#include "wire/lanes.hpp"
 #include "wire/pacing.hpp"
 
 namespace verbena::wire {
@@ -63,6 +64,9 @@ class Port final : public verbs::Wire, private net::Sink {
     std::function<void()> wake;
     arena::CounterTable* shown = nullptr;
     std::function<void(const net::Received&)> pass_on;
+    // Processes of this host that datagrams reach without a socket, and where theirs come to.
+    arena::ProcessArena own{};
+    Lanes::Meet meet{};
   };
   Port(std::unique_ptr<net::Link> link, base::Slot slot, Environment environment);
   ~Port() override;
@@ -89,6 +93,16 @@ class Port final : public verbs::Wire, private net::Sink {
   // Whether the host at the other end of the route is known to be Verbena. Who isn't known is asked.
   [[nodiscard]] bool knows(const net::Route& route) {
     return acquaintances_.look_up(route) == Acquaintances::Word::kVerbena;
+  }
+
+  // Datagrams to that process of this host may go past the socket; call it before they are sent.
+  void prepare_lane(base::Slot to) { lanes_.prepare(to, sending_); }
+  // With the sending lock held, by Sending; null: there is none.
+  [[nodiscard]] Lane* lane(base::Slot to) { return lanes_.find(to); }
+  // The process in that slot is no more.
+  void part(base::Slot slot) {
+    const std::lock_guard lock(sending_);
+    lanes_.part(slot);
   }
 
   // Has go_on() called at `due`, or at the next drive() if that has passed.
@@ -152,6 +166,8 @@ class Port final : public verbs::Wire, private net::Sink {
     std::vector<net::GroupMembership> joins;  // one an interface
   };
   void on_packet(const net::Received& received) override;
+  void take_near(const arena::DatagramHeader& header, std::span<const std::byte> payload);
+  [[nodiscard]] bool look_at_socket(size_t near);
   [[nodiscard]] Drop take_multicast(const net::Received& received);
   [[nodiscard]] Drop take(const net::Received& received);
   [[nodiscard]] Drop take_for(Connection& connection, const net::Received& received);
@@ -179,6 +195,8 @@ class Port final : public verbs::Wire, private net::Sink {
   std::vector<uint16_t> due_;
   Acquaintances acquaintances_;
   std::vector<Membership> memberships_;
+  unsigned near_lately_ = 0;  // rounds for which datagrams by lane are expected
+  unsigned round_ = 0;
   std::atomic<int64_t> link_due_ = INT64_MAX;
   base::Instant now_{};
   Counters counters_;
@@ -191,6 +209,7 @@ class Port final : public verbs::Wire, private net::Sink {
   base::Lock sending_;
   net::Transmitter transmitter_;
   Pacing pacing_;
+  Lanes lanes_;  // its boxes under the receiving lock
 
   base::Lock schedule_lock_;
   std::vector<uint16_t> ready_;
