@@ -18,7 +18,7 @@ namespace {
 
 // How long processes may take to come back to an agent that was restarted.
 constexpr base::Duration kReturn = base::seconds(2);
-constexpr base::Duration kSoon = base::milliseconds(50);
+constexpr base::Duration kSoon = base::milliseconds(500);
 
 base::Result<void> check_segment(int fd, arena::Sharing sharing, size_t size) {
   const auto sealed = arena::check_sealed(fd, sharing, size);

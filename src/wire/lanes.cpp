@@ -9,7 +9,7 @@ namespace {
 constexpr base::Duration kPatience = base::milliseconds(5);
 // Who had no lane is asked about again now and then: another process may have the slot by now.
 constexpr base::Duration kAskAgain = base::milliseconds(100);
-constexpr int kAskingShare = 100;  // and no more than a hundredth of the time
+constexpr int kAskingShare = 20;  // and for no more than a twentieth of the time
 
 }  // namespace
 
