@@ -91,6 +91,17 @@ base::Result<std::shared_ptr<wire::Port>> DataPath::port() {
   return port_;
 }
 
+void DataPath::on_port_down(const verbs::EventQueue& device, unsigned port) {
+  std::shared_ptr<DataPath> path;
+  {
+    const std::lock_guard lock(current_mutex);
+    path = current_path.lock();
+  }
+  if (!path || !path->usable()) return;
+  for (const auto& queue_pair : path->process_.queue_pairs())
+    if (queue_pair->config().events == &device) queue_pair->on_port_down(port);
+}
+
 void DataPath::detach_all(base::Qpn queue_pair) {
   std::shared_ptr<wire::Port> port;
   {

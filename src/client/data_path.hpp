@@ -34,6 +34,8 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   [[nodiscard]] const std::shared_ptr<local::Exchange>& exchange() const { return exchange_; }
   // The way to other hosts, made when it is first needed. EADDRINUSE: this host's port is somebody else's.
   [[nodiscard]] base::Result<std::shared_ptr<wire::Port>> port();
+  // A port lost its link: connections of that device's that are armed for it migrate. Any thread.
+  static void on_port_down(const verbs::EventQueue& device, unsigned port);
   // A queue pair is being destroyed: no group reaches it any more.
   void detach_all(base::Qpn queue_pair);
 
@@ -74,6 +76,10 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   unsigned trusted_ = 0;  // of them passed
 };
 
+// What an address handle of that device holds. EINVAL: it names no port or GID of it.
+[[nodiscard]] base::Result<verbs::AddressVector> resolve_address(const OpenDevice& device,
+                                                                 const ibv_ah_attr& attributes);
+
 // How queue pairs of one open device find their peers.
 class DevicePaths final : public verbs::PathMaker {
  public:
@@ -81,6 +87,9 @@ class DevicePaths final : public verbs::PathMaker {
       : data_(std::move(data)), device_(device) {}
   [[nodiscard]] base::Result<verbs::PathPlan> plan(const verbs::PathWish& wish) override;
   [[nodiscard]] std::vector<verbs::PortFacts> ports() override;
+  [[nodiscard]] base::Result<verbs::AddressVector> resolve(const ibv_ah_attr& attributes) override {
+    return resolve_address(device_, attributes);
+  }
 
  private:
   [[nodiscard]] verbs::PathPlan plan_local(std::shared_ptr<local::Neighbour> peer,
@@ -101,9 +110,5 @@ class DevicePaths final : public verbs::PathMaker {
 [[nodiscard]] base::Result<void> attach_multicast(DataPath& data, const OpenDevice& device,
                                                   base::Qpn queue_pair, const ibv_gid& group);
 [[nodiscard]] base::Result<void> detach_multicast(DataPath& data, base::Qpn queue_pair, const ibv_gid& group);
-
-// What an address handle of that device holds. EINVAL: it names no port or GID of it.
-[[nodiscard]] base::Result<verbs::AddressVector> resolve_address(const OpenDevice& device,
-                                                                 const ibv_ah_attr& attributes);
 
 }  // namespace verbena::client

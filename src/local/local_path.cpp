@@ -73,6 +73,38 @@ void LocalPath::tell_posted() {
   (void)connection_.peer->send({.kind = arena::LetterKind::kPosted, .qp = connection_.target.value});
 }
 
+void LocalPath::tell(verbs::MigrationWord word) {
+  const auto& entry = connection_.peer->arena().qp(static_cast<uint16_t>(connection_.target.value));
+  (void)connection_.peer->send({.kind = arena::LetterKind::kMigration,
+                                .qp = connection_.target.value,
+                                .incarnation = arena::QpWord::unpack(entry.word.acquire()).incarnation,
+                                .operation = static_cast<uint32_t>(word)});
+}
+
+void LocalPath::rearm() {
+  migration_.rearm();
+  tell(verbs::MigrationWord::kRearmed);
+}
+
+void LocalPath::migrate() {
+  if (migration_.migrate([] {})) tell(verbs::MigrationWord::kMigrated);
+}
+
+// What packets say by their MigReq bit, two ends that share memory say by letter.
+void LocalPath::hear(verbs::MigrationWord word) {
+  switch (word) {
+    case verbs::MigrationWord::kRearmed:
+      if (migration_.arm() || migration_.state() == IBV_MIG_ARMED) tell(verbs::MigrationWord::kArmed);
+      return;
+    case verbs::MigrationWord::kArmed:
+      migration_.arm();
+      return;
+    case verbs::MigrationWord::kMigrated:
+      (void)migration_.migrate([] {});
+      return;
+  }
+}
+
 SendOutcome LocalPath::advance(const SendRequest& request, SendProgress& progress, uint64_t budget) {
   using Kind = SendOutcome::Kind;
   Verdict verdict = Verdict::kDone;

@@ -35,6 +35,13 @@ class LocalPath final : public verbs::SendPath {
   [[nodiscard]] bool ask_for_receive() override;
   void tell_posted() override;
 
+  // There is but one way between two processes: migration changes what the program sees.
+  [[nodiscard]] verbs::PathMigration* migration() override { return &migration_; }
+  void load_alternate(const verbs::Alternate&) override { migration_.disarm(); }
+  void rearm() override;
+  void migrate() override;
+  void hear(verbs::MigrationWord word) override;
+
  private:
   using Slice = verbs::RequestSlice;
   [[nodiscard]] engine::Verdict slice(const verbs::SendRequest& request, uint64_t offset, uint64_t length,
@@ -49,6 +56,7 @@ class LocalPath final : public verbs::SendPath {
   [[nodiscard]] verbs::SendOutcome end_unanswered(engine::Verdict verdict, const verbs::SendRequest& request,
                                                   verbs::SendProgress& progress);
   [[nodiscard]] engine::Verdict store_result(const verbs::SendRequest& request, uint64_t before);
+  void tell(verbs::MigrationWord word);
   // Moves the next pieces of a long transfer by `step`.
   template <typename Step>
   [[nodiscard]] engine::Verdict in_pieces(const verbs::SendRequest& request, verbs::SendProgress& progress,
@@ -58,6 +66,7 @@ class LocalPath final : public verbs::SendPath {
   std::shared_ptr<Exchange> exchange_;
   Connection connection_;
   std::unique_ptr<verbs::Responder> responder_;
+  verbs::PathMigration migration_;
   uint32_t cookie_ = 0;         // of the atomic operation that its owner was asked to run
   base::Instant full_since_{};  // UC: when the peer's ring had no room and hasn't had since
 };

@@ -54,9 +54,9 @@ inline constexpr uint16_t kDefaultPkey = 0xffff;
 // 4.096 us * 2^15 = 134 ms: a peer's process may have to be scheduled before it answers.
 inline constexpr uint8_t kLocalCaAckDelay = 15;
 
-// What we do beyond the basics: RNR NAKs, port events, shared receive queues that grow. Windows and send
+// What we do beyond the basics: RNR NAKs, port events, path migration, shared receive queues that grow. Windows and send
 // with invalidate bring their flags.
-inline constexpr unsigned kDeviceCapFlags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
+inline constexpr unsigned kDeviceCapFlags = IBV_DEVICE_AUTO_PATH_MIG | IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
                                             IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
                                             IBV_DEVICE_SRQ_RESIZE;
 

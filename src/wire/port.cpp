@@ -172,6 +172,11 @@ Drop Port::take(const net::Received& received) {
 
 Drop Port::take_for(Connection& connection, const net::Received& received) {
   const net::Route* route = connection.route();
+  const auto comes_by = [&](const net::Route& way) {
+    return received.from == way.to && received.to == way.from;
+  };
+  if (route != nullptr && !comes_by(*route))
+    if (const auto* other = connection.alternate(); other != nullptr && comes_by(*other)) route = other;
   const bool verbena = route != nullptr ? connection.recognised() : acquaintances_.is_verbena(received.from);
   const auto rule = verbena ? roce::IdRule::kSegment : roce::IdRule::kAny;
   roce::Flow flow = received.flow();
@@ -181,9 +186,11 @@ Drop Port::take_for(Connection& connection, const net::Received& received) {
     const bool rewritten = roce::icrc_fits(flow, rule, received.segment, received.bytes);
     return rewritten ? Drop::kNatRewritten : Drop::kBadIcrc;
   }
-  if (route != nullptr && (received.from != route->to || received.to != route->from))
-    return Drop::kWrongAddress;
   const auto packet = roce::parse(received.bytes.first(received.bytes.size() - roce::kIcrcBytes));
+  if (route != nullptr && !comes_by(*route)) {
+    if (packet && packet->bth.migrated) connection.refuse_path();
+    return Drop::kWrongAddress;
+  }
   if (!packet) return drop_of(packet.error());
   if ((packet->bth.pkey & kPkeyBits) != kPkeyBits) return Drop::kBadPkey;
   if (!connection.dirty_) {
@@ -306,6 +313,7 @@ void Port::Sending::commit(const roce::Packet& packet) {
   const size_t payload = packet.payload.size();
   const size_t pad = -payload & 3;
   const size_t headers = roce::emit_headers(packet, static_cast<unsigned>(pad), space_);
+  if (!migrated_) space_[1] &= ~std::byte{0x40};  // BTH's MigReq, IBA 9.2.3; packets have it set
   std::ranges::fill(space_.subspan(headers + payload, pad), std::byte{0});
   const size_t bytes = headers + payload + pad + roce::kIcrcBytes;
   port_.transmitter_.commit(route_, bytes);

@@ -41,6 +41,10 @@ class Connection {
   [[nodiscard]] virtual base::Qpn own() const = 0;
   // The only way that its packets come and go; null: any.
   [[nodiscard]] virtual const net::Route* route() const = 0;
+  // Another one by which they may come; null: none.
+  [[nodiscard]] virtual const net::Route* alternate() const { return nullptr; }
+  // The peer has changed its path to one that we don't know.
+  virtual void refuse_path() {}
   virtual Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) = 0;
   // Its peer turned out to be Verbena: segmented sends from now on.
   virtual void recognise() = 0;
@@ -105,6 +109,13 @@ class Port final : public verbs::Wire, private net::Sink {
     lanes_.part(slot);
   }
 
+  // Runs while no packet is being taken in.
+  template <typename Change>
+  void while_nothing_comes(Change change) {
+    const std::lock_guard lock(receiving_);
+    change();
+  }
+
   // Has go_on() called at `due`, or at the next drive() if that has passed.
   void schedule(Connection& connection, base::Instant due, base::Instant now);
   // A packet that another process got in our stead and passed on.
@@ -119,8 +130,14 @@ class Port final : public verbs::Wire, private net::Sink {
       kOwn,    // the sender sees to it by acknowledgements
       kPaced,  // as `Pacing` says
     };
-    Sending(Port& port, const net::Route& route, base::Instant now, Pace pace = Pace::kOwn)
-        : port_(port), route_(route), now_(now), paced_(pace == Pace::kPaced), lock_(port.sending_) {}
+    // `migrated`: BTH's MigReq in all packets.
+    Sending(Port& port, const net::Route& route, base::Instant now, Pace pace, bool migrated = true)
+        : port_(port),
+          route_(route),
+          now_(now),
+          paced_(pace == Pace::kPaced),
+          migrated_(migrated),
+          lock_(port.sending_) {}
     [[nodiscard]] bool ready() override { return !paced_ || port_.pacing_.open(route_, now_); }
     // Has the connection called when it may go on, after it stopped because of ready().
     void await_turn(Connection& connection);
@@ -135,6 +152,7 @@ class Port final : public verbs::Wire, private net::Sink {
     net::Route route_;
     base::Instant now_;
     bool paced_;
+    bool migrated_;
     std::lock_guard<base::Lock> lock_;
     verbs::AccessBurst memory_;
     std::span<std::byte> space_;
