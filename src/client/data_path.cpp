@@ -102,6 +102,16 @@ void DataPath::on_port_down(const verbs::EventQueue& device, unsigned port) {
     if (queue_pair->config().events == &device) queue_pair->on_port_down(port);
 }
 
+uint64_t DataPath::counted(std::string_view name) {
+  const std::lock_guard lock(current_mutex);
+  const auto path = current_path.lock();
+  if (!path || !path->usable()) return 0;
+  const auto& table = path->process_.arena().head().counters;
+  for (unsigned i = 0; i < std::min(table.count.acquire(), arena::kMaxCounters); ++i)
+    if (base::text(table.counters[i].name) == name) return table.counters[i].value.get();
+  return 0;
+}
+
 void DataPath::detach_all(base::Qpn queue_pair) {
   std::shared_ptr<wire::Port> port;
   {

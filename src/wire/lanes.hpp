@@ -111,8 +111,9 @@ class Lanes {
     return count;
   }
   [[nodiscard]] bool waiting() const {
+    if (!own_) return false;
     const auto& bits = own_.rings_head().datagrams;
-    return own_ && (bits[0].get() | bits[1].get() | bits[2].get() | bits[3].get()) != 0;
+    return (bits[0].get() | bits[1].get() | bits[2].get() | bits[3].get()) != 0;
   }
   [[nodiscard]] const Lane::Counters& counters() const { return counters_; }
 
