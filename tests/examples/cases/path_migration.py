@@ -33,12 +33,12 @@ class PathMigration(ExampleCase):
     def test_the_program_changes_the_path(self):
         for host, environment in ((1, None), (0, None), (0, {"VERBENA_PATH": "wire"})):
             with self.subTest(host=host, environment=environment):
-                server, client = self.pair("--migrate", 100, count=1000, host=host, environment=environment)
+                server, client = self.pair("--migrate", 20, count=300, host=host, environment=environment)
                 self.assert_ends(client, 0, r"changed the path after \d+ round trips")
                 self.assert_ends(server, 0)
                 self.assertRegex(client.text, r"in the end MIGRATED, the path is that of port 2")
                 for running in (server, client):
-                    self.assertRegex(running.text, r"event: path migration; the path is that of port 2")
+                    self.assertRegex(running.text, r"event: path migration succeeded; the path is that of port 2")
 
     def test_a_port_loses_its_link(self):
         server, client = self.pair(count=FOREVER)
@@ -47,7 +47,7 @@ class PathMigration(ExampleCase):
         stage.HOSTS[0].ip("link set veth0 down")
         try:
             for running in (server, client):
-                running.wait_for(r"event: path migration; the path is that of port 2[\s\S]*messages came; MIGRATED")
+                running.wait_for(r"event: path migration succeeded; the path is that of port 2[\s\S]*messages came; MIGRATED")
             before = client.text.count("messages came")
             client.wait_for(rf"(messages came[\s\S]*){{{before + 2}}}")
             self.assertTrue(server.lives() and client.lives(), client.account())
