@@ -5,6 +5,7 @@
 #include "abi/entries.hpp"
 #include "abi/objects.hpp"
 #include "arena/link_rate.hpp"
+#include "client/data_path.hpp"
 #include "verbs/device_limits.hpp"
 
 namespace verbena::abi {
@@ -32,6 +33,7 @@ ibv_port_attr attributes(const arena::PortRecord& port) {
   attr.port_cap_flags = verbs::kPortCapFlags;
   attr.max_msg_sz = verbs::kMaxMessageBytes;
   attr.pkey_tbl_len = verbs::kMaxPkeys;
+  attr.bad_pkey_cntr = static_cast<uint32_t>(client::DataPath::counted("drop_bad_pkey"));  // this process's
   attr.max_vl_num = verbs::kMaxVlNum;
   attr.active_width = link.width;
   attr.active_speed = link.speed;

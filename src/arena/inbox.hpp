@@ -12,6 +12,7 @@ enum class LetterKind : uint32_t {
   kAtomic = 1,  // please run this atomic operation on your memory
   kAnswer,      // what an atomic operation found
   kPosted,      // receives were posted for which you waited
+  kMigration,   // `operation`: a verbs::MigrationWord
 };
 
 struct Letter {

@@ -32,6 +32,9 @@ class ProcessArena {
   [[nodiscard]] std::byte* inbox(base::Slot from) const {
     return rings_ + kInboxesAt + from.value * kInboxSize;
   }
+  [[nodiscard]] std::byte* datagram_box(base::Slot from) const {
+    return rings_ + kDatagramBoxesAt + from.value * kDatagramBoxSize;
+  }
 
   // A piece of a heap; null where that isn't wholly inside it or not aligned to a cache line.
   [[nodiscard]] std::byte* in_tables_heap(uint64_t offset, uint64_t size) const {

@@ -152,9 +152,10 @@ struct CqEntry {
 
 // The owner's thread that looks after what peers ask.
 struct alignas(64) RingsHead {
-  Shared<uint32_t> helper_sleeps;           // 1: whoever leaves a letter must wake the helper thread
-  Shared<uint64_t> hazard_users[4];         // a bit for each slot that ever accessed our memory
-  alignas(64) Shared<uint64_t> letters[4];  // a bit for each slot whose inbox isn't empty
+  Shared<uint32_t> helper_sleeps;             // 1: whoever leaves a letter must wake the helper thread
+  Shared<uint64_t> hazard_users[4];           // a bit for each slot that ever accessed our memory
+  alignas(64) Shared<uint64_t> letters[4];    // a bit for each slot whose inbox isn't empty
+  alignas(64) Shared<uint64_t> datagrams[4];  // the same for boxes of datagrams
 };
 
 struct alignas(64) CqBell {
@@ -201,7 +202,9 @@ inline constexpr size_t kBindingsAt = kBellsAt + kCqBells * sizeof(CqBell);
 inline constexpr size_t kHazardsAt = kBindingsAt + kQpEntries * sizeof(QpBinding);
 inline constexpr size_t kInboxSize = 16384;
 inline constexpr size_t kInboxesAt = kHazardsAt + 256 * kHazardLanes * sizeof(HazardLane);
-inline constexpr size_t kRingsHeapAt = kInboxesAt + 256 * kInboxSize;
+inline constexpr size_t kDatagramBoxSize = (128 << 10) + 4096;
+inline constexpr size_t kDatagramBoxesAt = kInboxesAt + 256 * kInboxSize;
+inline constexpr size_t kRingsHeapAt = kDatagramBoxesAt + 256 * kDatagramBoxSize;
 static_assert(kRingsHeapAt < kRingsSize && kRingsHeapAt % 4096 == 0);
 
 }  // namespace verbena::arena

@@ -84,21 +84,48 @@ base::Result<std::shared_ptr<wire::Port>> DataPath::port() {
       wire::Port::Environment{
           .wake = [] { HostTie::instance()->wake_helper(); },
           .shown = &process_.arena().head().counters,
-          .pass_on = [](const net::Received& stray) { HostTie::instance()->pass_on(stray); }});
+          .pass_on = [](const net::Received& stray) { HostTie::instance()->pass_on(stray); },
+          .own = process_.arena(),
+          .meet = [this](base::Slot slot) { return meet_for_datagrams(slot); }});
   process_.set_wire(*port_);
   return port_;
 }
 
+void DataPath::on_port_down(const verbs::EventQueue& device, unsigned port) {
+  std::shared_ptr<DataPath> path;
+  {
+    const std::lock_guard lock(current_mutex);
+    path = current_path.lock();
+  }
+  if (!path || !path->usable()) return;
+  for (const auto& queue_pair : path->process_.queue_pairs())
+    if (queue_pair->config().events == &device) queue_pair->on_port_down(port);
+}
+
+uint64_t DataPath::counted(std::string_view name) {
+  const std::lock_guard lock(current_mutex);
+  const auto path = current_path.lock();
+  if (!path || !path->usable()) return 0;
+  const auto& table = path->process_.arena().head().counters;
+  for (unsigned i = 0; i < std::min(table.count.acquire(), arena::kMaxCounters); ++i)
+    if (base::text(table.counters[i].name) == name) return table.counters[i].value.get();
+  return 0;
+}
+
 void DataPath::detach_all(base::Qpn queue_pair) {
-  const std::lock_guard lock(meeting_);
-  if (port_) port_->detach_all(queue_pair);
+  std::shared_ptr<wire::Port> port;
+  {
+    const std::lock_guard lock(meeting_);
+    port = port_;
+  }
+  if (port) port->detach_all(queue_pair);
 }
 
 bool DataPath::usable() const { return tie_->current(); }
 
 void DataPath::wake_own_helper() { exchange_->self().wake_helper(); }
 
-base::Result<std::shared_ptr<local::Neighbour>> DataPath::meet(base::Slot slot) {
+base::Result<std::shared_ptr<local::Neighbour>> DataPath::meet(base::Slot slot, Patience patience) {
   const std::lock_guard lock(meeting_);
   if (auto known = exchange_->neighbour(slot); known && !known->gone()) {
     const auto* peer = dynamic_cast<local::Peer*>(known.get());
@@ -106,7 +133,7 @@ base::Result<std::shared_ptr<local::Neighbour>> DataPath::meet(base::Slot slot) 
     if (peer == nullptr || (::poll(&state, 1, 0) == 0)) return known;
     lose(known);
   }
-  auto introduction = introduce(slot);
+  auto introduction = patience == Patience::kLong ? introduce(slot) : introduce_soon(slot);
   if (!introduction) return std::unexpected(introduction.error());
   auto peer = local::Peer::open({.slot = slot,
                                  .epoch = introduction->epoch,
@@ -122,9 +149,16 @@ base::Result<std::shared_ptr<local::Neighbour>> DataPath::meet(base::Slot slot) 
   return std::shared_ptr<local::Neighbour>(*peer);
 }
 
+std::shared_ptr<local::Neighbour> DataPath::meet_for_datagrams(base::Slot slot) {
+  if (slot.value == 0 || process_.arena().head().wants_wire != 0) return nullptr;
+  auto peer = meet(slot, Patience::kShort);
+  return peer && (*peer)->arena().head().wants_wire == 0 ? *peer : nullptr;
+}
+
 void DataPath::lose(const std::shared_ptr<local::Neighbour>& neighbour) {
   if (neighbour->set_gone()) return;  // another process may have its slot by now
   exchange_->part(*neighbour);
+  if (process_.wire_active()) port_->part(neighbour->slot());
   process_.peer_gone(neighbour->slot(), neighbour->epoch());
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "client/devices.hpp"
@@ -26,10 +27,18 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   // False in a child of fork(), where nothing of it is mapped.
   [[nodiscard]] bool usable() const;
   // The neighbour in a slot, introduced if need be. ESRCH: nobody; EPERM: one that shares no memory with us.
-  [[nodiscard]] base::Result<std::shared_ptr<local::Neighbour>> meet(base::Slot slot);
+  [[nodiscard]] base::Result<std::shared_ptr<local::Neighbour>> meet(base::Slot slot) {
+    return meet(slot, Patience::kLong);
+  }
+  // For datagrams: null, if it takes too long or they have to go by the network.
+  [[nodiscard]] std::shared_ptr<local::Neighbour> meet_for_datagrams(base::Slot slot);
   [[nodiscard]] const std::shared_ptr<local::Exchange>& exchange() const { return exchange_; }
   // The way to other hosts, made when it is first needed. EADDRINUSE: this host's port is somebody else's.
   [[nodiscard]] base::Result<std::shared_ptr<wire::Port>> port();
+  // A port lost its link: connections of that device's that are armed for it migrate. Any thread.
+  static void on_port_down(const verbs::EventQueue& device, unsigned port);
+  // What this process has counted under that name so far; shown a moment later.
+  [[nodiscard]] static uint64_t counted(std::string_view name);
   // A queue pair is being destroyed: no group reaches it any more.
   void detach_all(base::Qpn queue_pair);
 
@@ -39,6 +48,8 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   void on_stray(const net::Received& received) override;
 
  private:
+  enum class Patience : uint8_t { kLong, kShort };
+  [[nodiscard]] base::Result<std::shared_ptr<local::Neighbour>> meet(base::Slot slot, Patience patience);
   DataPath(arena::ProcessArena arena, base::Slot slot, uint32_t epoch);
   void wake_own_helper();
   void read_letters(bool alone);
@@ -68,6 +79,10 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   unsigned trusted_ = 0;  // of them passed
 };
 
+// What an address handle of that device holds. EINVAL: it names no port or GID of it.
+[[nodiscard]] base::Result<verbs::AddressVector> resolve_address(const OpenDevice& device,
+                                                                 const ibv_ah_attr& attributes);
+
 // How queue pairs of one open device find their peers.
 class DevicePaths final : public verbs::PathMaker {
  public:
@@ -75,6 +90,9 @@ class DevicePaths final : public verbs::PathMaker {
       : data_(std::move(data)), device_(device) {}
   [[nodiscard]] base::Result<verbs::PathPlan> plan(const verbs::PathWish& wish) override;
   [[nodiscard]] std::vector<verbs::PortFacts> ports() override;
+  [[nodiscard]] base::Result<verbs::AddressVector> resolve(const ibv_ah_attr& attributes) override {
+    return resolve_address(device_, attributes);
+  }
 
  private:
   [[nodiscard]] verbs::PathPlan plan_local(std::shared_ptr<local::Neighbour> peer,
@@ -95,9 +113,5 @@ class DevicePaths final : public verbs::PathMaker {
 [[nodiscard]] base::Result<void> attach_multicast(DataPath& data, const OpenDevice& device,
                                                   base::Qpn queue_pair, const ibv_gid& group);
 [[nodiscard]] base::Result<void> detach_multicast(DataPath& data, base::Qpn queue_pair, const ibv_gid& group);
-
-// What an address handle of that device holds. EINVAL: it names no port or GID of it.
-[[nodiscard]] base::Result<verbs::AddressVector> resolve_address(const OpenDevice& device,
-                                                                 const ibv_ah_attr& attributes);
 
 }  // namespace verbena::client

@@ -10,6 +10,7 @@
 
 #include "arena/segment.hpp"
 #include "client/agent_link.hpp"
+#include "client/data_path.hpp"
 #include "client/host_tie.hpp"
 #include "ipc/messages.hpp"
 
@@ -72,6 +73,8 @@ struct OpenDevice::Impl final : DeviceListener {
         events->push(
             {new_port.state == arena::PortState::kActive ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR,
              p + 1});
+      if (old_port.state != new_port.state && new_port.state != arena::PortState::kActive)
+        DataPath::on_port_down(*events, p + 1);
     }
   }
   void on_slot_lost(const base::Error&) override { events->push({IBV_EVENT_DEVICE_FATAL, 0}); }

@@ -18,6 +18,7 @@ namespace {
 
 // How long processes may take to come back to an agent that was restarted.
 constexpr base::Duration kReturn = base::seconds(2);
+constexpr base::Duration kSoon = base::milliseconds(500);
 
 base::Result<void> check_segment(int fd, arena::Sharing sharing, size_t size) {
   const auto sealed = arena::check_sealed(fd, sharing, size);
@@ -48,10 +49,7 @@ base::Result<Introduction> take(ipc::Message& reply) {
 }
 
 // One try. EAGAIN, ESTALE: the agent knows less than it will in a moment. ECONNRESET, EPIPE: it is gone.
-base::Result<Introduction> ask(base::Slot slot, base::Instant deadline) {
-  // Of many survivors one starts an agent; see HostTie::reconnect.
-  const LinkRequest request{.devices = wanted_devices(),
-                            .patience = base::milliseconds(base::random_u64() % 40)};
+base::Result<Introduction> ask(base::Slot slot, base::Instant deadline, const LinkRequest& request) {
   auto link = connect_agent(request);
   if (!link) return std::unexpected(link.error());
   // Read anew each time: the slot may have got another epoch with another agent.
@@ -73,7 +71,9 @@ base::Result<Introduction> introduce(base::Slot slot) {
   base::Instant return_deadline = deadline;
   base::Duration pause = base::milliseconds(1);
   for (;;) {
-    auto made = ask(slot, deadline);
+    // Of many survivors one starts an agent; see HostTie::reconnect.
+    auto made = ask(slot, deadline,
+                    {.devices = wanted_devices(), .patience = base::milliseconds(base::random_u64() % 40)});
     if (made) return made;
     const int code = made.error().code;
     const base::Instant now = base::now();
@@ -89,6 +89,11 @@ base::Result<Introduction> introduce(base::Slot slot) {
     ipc::wait_idly(-1, now + pause);
     pause = std::min<base::Duration>(pause * 2, base::milliseconds(20));
   }
+}
+
+base::Result<Introduction> introduce_soon(base::Slot slot) {
+  return ask(slot, base::now() + kSoon,
+             {.devices = wanted_devices(), .start = Start::kNever, .timeout = kSoon});
 }
 
 bool wake_peer(int wake) {

@@ -25,6 +25,8 @@ struct Introduction {
 // different users or containers. EAGAIN: the peer has not come back to a restarted agent within two seconds.
 // ENOTCONN: this process has no slot itself.
 [[nodiscard]] base::Result<Introduction> introduce(base::Slot slot);
+// The same for whoever has another way: of an agent that runs, and soon. ETIMEDOUT: not soon enough.
+[[nodiscard]] base::Result<Introduction> introduce_soon(base::Slot slot);
 
 // Wakes the helper thread of the peer whose wake socket this is. Never waits, raises no signal. False: the
 // peer is gone.

@@ -51,14 +51,13 @@ base::Result<verbs::PathPlan> DevicePaths::plan(const verbs::PathWish& wish) {
   const auto& gid = port.gids[address.grh.sgid_index % arena::kMaxGids];
   const auto devices = HostTie::instance()->devices();
   const bool this_host = is_of_this_host(*devices, address.grh.dgid.raw);
-  // Local delivery is for reliable connections so far.
-  if (wish.type == IBV_QPT_RC && this_host && data_->process().arena().head().wants_wire == 0) {
+  if (this_host && data_->process().arena().head().wants_wire == 0) {
     const base::Qpn target{wish.attributes.dest_qp_num & 0xffffff};
     auto peer = data_->meet(target.slot());
     if (!peer && peer.error().code == ESRCH) {
       verbs::PathPlan silence;
       std::memcpy(silence.own_gid, gid.raw.data(), sizeof silence.own_gid);
-      silence.path = std::make_unique<local::SilentPath>();
+      silence.path = std::make_unique<local::SilentPath>(wish.type);
       return silence;
     }
     // Both ends must choose alike. A stranger is one from either side; a wish for the wire both can see.
@@ -83,7 +82,8 @@ verbs::PathPlan DevicePaths::plan_local(std::shared_ptr<local::Neighbour> peer, 
                                    .own = wish.own,
                                    .incarnation = wish.incarnation,
                                    .own_gid = {plan.own_gid[0], plan.own_gid[1]},
-                                   .domain = wish.domain});
+                                   .domain = wish.domain,
+                                   .type = wish.type});
   return plan;
 }
 

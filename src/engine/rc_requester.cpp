@@ -236,11 +236,12 @@ void RcRequester::on_timer(Instant now) {
   }
   if (now < deadline_) return;
   ++counters_.timeouts;
-  if (now >= gives_up_at()) {
-    fail_head(RequestStatus::kRetryExceeded);
-    return;
-  }
   ++backoff_;
+  if (now >= gives_up_at()) {
+    if (!host_.other_path()) return fail_head(RequestStatus::kRetryExceeded);
+    stalled_since_ = now;
+    backoff_ = 0;
+  }
   config_.chance = config_.chance * 1664525 + 1013904223;
   window_.on_timeout();
   timed_out_ = true;

@@ -53,6 +53,8 @@ class RequesterHost {
                                      Tail tail) = 0;
   // Once for each request, in order. After the first that isn't kSuccess nothing more is sent or ended.
   virtual void ended(uint32_t number, RequestStatus status) = 0;
+  // All retries are used up: is there another path, on which they count anew?
+  [[nodiscard]] virtual bool other_path() { return false; }
 };
 
 }  // namespace verbena::engine

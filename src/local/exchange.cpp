@@ -112,6 +112,8 @@ void Exchange::on_letter(base::Slot from, const arena::Letter& letter) {
       return on_answer(from, letter);
     case arena::LetterKind::kPosted:
       return resume_sends(letter.qp);
+    case arena::LetterKind::kMigration:
+      return on_migration(from, letter);
   }
 }
 
@@ -180,6 +182,14 @@ void Exchange::on_answer(base::Slot from, const arena::Letter& letter) {
     own = found->second.own;
   }
   resume_sends(own.value);
+}
+
+void Exchange::on_migration(base::Slot from, const arena::Letter& letter) {
+  const auto queue_pair = process_.hold_qp(letter.qp);
+  if (!queue_pair) return;
+  const auto& entry = process_.arena().qp(static_cast<uint16_t>(letter.qp));
+  if (entry.peer_qpn.get() >> 16 != from.value) return;
+  queue_pair->on_migration_word(static_cast<verbs::MigrationWord>(letter.operation), letter.incarnation);
 }
 
 void Exchange::resume_sends(uint32_t qpn) {

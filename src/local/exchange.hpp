@@ -50,6 +50,7 @@ class Exchange final : public verbs::Postman {
   void on_atomic(base::Slot from, const arena::Letter& letter);
   void on_answer(base::Slot from, const arena::Letter& letter);
   [[nodiscard]] engine::Verdict run(base::Slot from, const arena::Letter& letter, uint64_t& before);
+  void on_migration(base::Slot from, const arena::Letter& letter);
   void resume_sends(uint32_t qpn);
 
   verbs::Process& process_;

@@ -18,6 +18,8 @@ using verbs::SendRequest;
 namespace {
 
 constexpr uint64_t kChunk = 256 * 1024;
+// How long an unreliable message waits for room in its peer's ring before it is lost; as on the wire.
+constexpr base::Duration kPatience = base::milliseconds(5);
 
 ibv_wc_status status_of(Verdict verdict) {
   switch (engine::nak_of(verdict)) {
@@ -57,7 +59,8 @@ void LocalPath::begin(uint32_t sq_psn) {
                                           .incarnation = connection_.incarnation,
                                           .first_psn = sq_psn,
                                           .gid = {connection_.own_gid[0], connection_.own_gid[1]},
-                                          .accessor = process_.slot()};
+                                          .accessor = process_.slot(),
+                                          .type = connection_.type};
   responder_ = std::make_unique<Responder>(connection_.peer, connection_.target, identity);
 }
 
@@ -69,6 +72,38 @@ void LocalPath::tell_posted() {
   auto& waiting = process_.arena().binding(static_cast<uint16_t>(connection_.own.value)).waiting.atomic();
   if (waiting.exchange(0) == 0) return;
   (void)connection_.peer->send({.kind = arena::LetterKind::kPosted, .qp = connection_.target.value});
+}
+
+void LocalPath::tell(verbs::MigrationWord word) {
+  const auto& entry = connection_.peer->arena().qp(static_cast<uint16_t>(connection_.target.value));
+  (void)connection_.peer->send({.kind = arena::LetterKind::kMigration,
+                                .qp = connection_.target.value,
+                                .incarnation = arena::QpWord::unpack(entry.word.acquire()).incarnation,
+                                .operation = static_cast<uint32_t>(word)});
+}
+
+void LocalPath::rearm() {
+  migration_.rearm();
+  tell(verbs::MigrationWord::kRearmed);
+}
+
+void LocalPath::migrate() {
+  if (migration_.migrate([] {})) tell(verbs::MigrationWord::kMigrated);
+}
+
+// What packets say by their MigReq bit, two ends that share memory say by letter.
+void LocalPath::hear(verbs::MigrationWord word) {
+  switch (word) {
+    case verbs::MigrationWord::kRearmed:
+      if (migration_.arm() || migration_.state() == IBV_MIG_ARMED) tell(verbs::MigrationWord::kArmed);
+      return;
+    case verbs::MigrationWord::kArmed:
+      migration_.arm();
+      return;
+    case verbs::MigrationWord::kMigrated:
+      (void)migration_.migrate([] {});
+      return;
+  }
 }
 
 SendOutcome LocalPath::advance(const SendRequest& request, SendProgress& progress, uint64_t budget) {
@@ -93,6 +128,7 @@ SendOutcome LocalPath::advance(const SendRequest& request, SendProgress& progres
         verdict = write(request, progress, budget);
         break;
     }
+    if (connection_.type == IBV_QPT_UC) return end_unanswered(verdict, request, progress);
     switch (verdict) {
       case Verdict::kDone:
         if (progress.done < request.length) return {Kind::kMore};
@@ -116,6 +152,31 @@ SendOutcome LocalPath::advance(const SendRequest& request, SendProgress& progres
   if (responder_->fail(progress.why, consumes) == Verdict::kNoRoom)
     return {Kind::kSilent, IBV_WC_SUCCESS, progress.why};
   return {Kind::kFailed, status_of(progress.why), progress.why};
+}
+
+// IBA 9.8.2.2: nobody answers, so whatever becomes of it over there, the request has been sent.
+SendOutcome LocalPath::end_unanswered(Verdict verdict, const SendRequest& request, SendProgress& progress) {
+  using Kind = SendOutcome::Kind;
+  switch (verdict) {
+    case Verdict::kDone:
+      full_since_ = {};
+      return {progress.done < request.length ? Kind::kMore : Kind::kDone};
+    case Verdict::kFaultHere:
+      return {Kind::kFailed, IBV_WC_LOC_PROT_ERR, verdict};
+    case Verdict::kNoRoom: {
+      const base::Instant now = base::now();
+      if (full_since_ == base::Instant{}) full_since_ = now;
+      if (now - full_since_ < kPatience && !peer_gone()) return {Kind::kSilent, IBV_WC_SUCCESS, verdict};
+      return {Kind::kDone};
+    }
+    case Verdict::kBadReceive:
+    case Verdict::kCorrupt:
+      // It would stand in the way of every message to come. Untold, the next one finds it again.
+      (void)responder_->fail(verdict, false);
+      return {Kind::kDone};
+    default:
+      return {Kind::kDone};
+  }
 }
 
 Verdict LocalPath::slice(const SendRequest& request, uint64_t offset, uint64_t length, uint32_t access,

@@ -21,7 +21,8 @@ class LocalPath final : public verbs::SendPath {
     base::Qpn own;
     uint32_t incarnation = 0;
     uint64_t own_gid[2] = {};
-    uint32_t domain = 0;  // of our queue pair: guards our own memory
+    uint32_t domain = 0;            // of our queue pair: guards our own memory
+    ibv_qp_type type = IBV_QPT_RC;  // or UC
   };
   LocalPath(verbs::Process& process, std::shared_ptr<Exchange> exchange, Connection connection);
   ~LocalPath() override;
@@ -33,6 +34,13 @@ class LocalPath final : public verbs::SendPath {
   [[nodiscard]] bool peer_gone() const override { return connection_.peer->gone(); }
   [[nodiscard]] bool ask_for_receive() override;
   void tell_posted() override;
+
+  // There is but one way between two processes: migration changes what the program sees.
+  [[nodiscard]] verbs::PathMigration* migration() override { return &migration_; }
+  void load_alternate(const verbs::Alternate&) override { migration_.disarm(); }
+  void rearm() override;
+  void migrate() override;
+  void hear(verbs::MigrationWord word) override;
 
  private:
   using Slice = verbs::RequestSlice;
@@ -46,7 +54,10 @@ class LocalPath final : public verbs::SendPath {
                                      uint64_t budget);
   [[nodiscard]] engine::Verdict atomic(const verbs::SendRequest& request, verbs::SendProgress& progress);
   [[nodiscard]] engine::Verdict load_value(const verbs::SendRequest& request, uint64_t& value);
+  [[nodiscard]] verbs::SendOutcome end_unanswered(engine::Verdict verdict, const verbs::SendRequest& request,
+                                                  verbs::SendProgress& progress);
   [[nodiscard]] engine::Verdict store_result(const verbs::SendRequest& request, uint64_t before);
+  void tell(verbs::MigrationWord word);
   // Moves the next pieces of a long transfer by `step`.
   template <typename Step>
   [[nodiscard]] engine::Verdict in_pieces(const verbs::SendRequest& request, verbs::SendProgress& progress,
@@ -56,14 +67,18 @@ class LocalPath final : public verbs::SendPath {
   std::shared_ptr<Exchange> exchange_;
   Connection connection_;
   std::unique_ptr<verbs::Responder> responder_;
-  uint32_t cookie_ = 0;  // of the atomic operation that its owner was asked to run
+  verbs::PathMigration migration_;
+  uint32_t cookie_ = 0;         // of the atomic operation that its owner was asked to run
+  base::Instant full_since_{};  // UC: when the peer's ring had no room and hasn't had since
 };
 
-// Where nobody is: every request meets silence.
+// Where nobody is: every request meets silence, which an unreliable connection takes for success.
 class SilentPath final : public verbs::SendPath {
  public:
+  explicit SilentPath(ibv_qp_type type) : answered_(type == IBV_QPT_RC) {}
   [[nodiscard]] verbs::SendOutcome advance(const verbs::SendRequest&, verbs::SendProgress&,
                                            uint64_t) override {
+    if (!answered_) return {verbs::SendOutcome::Kind::kDone};
     return {verbs::SendOutcome::Kind::kSilent, IBV_WC_SUCCESS, engine::Verdict::kSilence};
   }
   void begin(uint32_t) override {}
@@ -71,6 +86,9 @@ class SilentPath final : public verbs::SendPath {
   [[nodiscard]] bool peer_gone() const override { return false; }
   [[nodiscard]] bool ask_for_receive() override { return true; }
   void tell_posted() override {}
+
+ private:
+  bool answered_;  // were somebody there, they would answer
 };
 
 }  // namespace verbena::local

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/check.hpp"
 #include "verbs/device_limits.hpp"
@@ -43,9 +44,15 @@ uint8_t port_after(const AttributeMasks& masks, const ibv_qp_attr& now, const ib
 // One call under check: each step assumes that the ones before it passed.
 class ModifyCall {
  public:
-  ModifyCall(ibv_qp_type type, const ibv_qp_attr& now, const ibv_qp_attr& wanted, int mask,
+  ModifyCall(ibv_qp_type type, const QpAttributes& now, const ibv_qp_attr& wanted, int mask,
              std::span<const PortFacts> ports)
-      : type_(type), now_(now), wanted_(wanted), mask_(mask), ports_(ports), to_(now.qp_state) {}
+      : type_(type),
+        now_(now.attr),
+        alternate_loaded_(now.alternate_loaded),
+        wanted_(wanted),
+        mask_(mask),
+        ports_(ports),
+        to_(now.attr.qp_state) {}
 
   [[nodiscard]] base::Result<void> check() {
     using Step = base::Result<void> (ModifyCall::*)();
@@ -237,7 +244,17 @@ class ModifyCall {
   }
 
   base::Result<void> check_alternate_path() {
+    const bool rearms =
+        has(IBV_QP_PATH_MIG_STATE) && number_in(wanted_.path_mig_state) == uint32_t{IBV_MIG_REARM};
+    if (rearms && !has(IBV_QP_ALT_PATH) && !alternate_loaded_)
+      return refuse(
+          "path_mig_state is IBV_MIG_REARM, but there is no alternate path, or it was used: set alt_ah_attr, "
+          "alt_port_num, alt_pkey_index and alt_timeout and add IBV_QP_ALT_PATH");
     if (!has(IBV_QP_ALT_PATH)) return {};
+    if (now_.path_mig_state == IBV_MIG_ARMED && !rearms)
+      return refuse(
+          "the alternate path is armed and can't change under the connection: set path_mig_state to "
+          "IBV_MIG_REARM in the same call");
     if (auto valid = check_port_number("alt_port_num", wanted_.alt_port_num); !valid) return valid;
     if (auto valid = check_pkey("alt_pkey_index", wanted_.alt_pkey_index, wanted_.alt_port_num); !valid)
       return valid;
@@ -271,6 +288,7 @@ class ModifyCall {
 
   ibv_qp_type type_;
   const ibv_qp_attr& now_;
+  bool alternate_loaded_;
   const ibv_qp_attr& wanted_;
   int mask_;
   std::span<const PortFacts> ports_;
@@ -281,12 +299,14 @@ class ModifyCall {
   bool moves_ = false;  // to another port than before
 };
 
-void apply_alternate_path(ibv_qp_attr& attr, const ibv_qp_attr& wanted) {
+void apply_alternate_path(QpAttributes& attributes, const ibv_qp_attr& wanted) {
+  ibv_qp_attr& attr = attributes.attr;
   attr.alt_ah_attr = wanted.alt_ah_attr;
   attr.alt_ah_attr.port_num = wanted.alt_port_num;
   attr.alt_port_num = wanted.alt_port_num;
   attr.alt_pkey_index = wanted.alt_pkey_index;
   attr.alt_timeout = wanted.alt_timeout;
+  attributes.alternate_loaded = true;
 }
 
 }  // namespace
@@ -300,7 +320,7 @@ QpAttributes initial_attributes(const ibv_qp_cap& cap) {
 
 base::Result<void> check_modify(ibv_qp_type type, const QpAttributes& now, const ibv_qp_attr& wanted,
                                 int mask, std::span<const PortFacts> ports) {
-  return ModifyCall(type, now.attr, wanted, mask, ports).check();
+  return ModifyCall(type, now, wanted, mask, ports).check();
 }
 
 void apply_modify(ibv_qp_type type, QpAttributes& attributes, const ibv_qp_attr& wanted, int mask) {
@@ -319,7 +339,7 @@ void apply_modify(ibv_qp_type type, QpAttributes& attributes, const ibv_qp_attr&
     attr.ah_attr = wanted.ah_attr;
     attr.ah_attr.port_num = attr.port_num;
   }
-  if (mask & IBV_QP_ALT_PATH) apply_alternate_path(attr, wanted);
+  if (mask & IBV_QP_ALT_PATH) apply_alternate_path(attributes, wanted);
   if (mask & IBV_QP_ACCESS_FLAGS) attr.qp_access_flags = wanted.qp_access_flags;
   if (mask & IBV_QP_PKEY_INDEX) attr.pkey_index = wanted.pkey_index;
   if (mask & IBV_QP_QKEY) attr.qkey = wanted.qkey;
@@ -342,6 +362,16 @@ void apply_modify(ibv_qp_type type, QpAttributes& attributes, const ibv_qp_attr&
   // said.
   if (to == IBV_QPS_SQD)
     attr.en_sqd_async_notify = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && wanted.en_sqd_async_notify ? 1 : 0;
+}
+
+void take_alternate_path(QpAttributes& attributes) {
+  ibv_qp_attr& attr = attributes.attr;
+  std::swap(attr.ah_attr, attr.alt_ah_attr);
+  std::swap(attr.port_num, attr.alt_port_num);
+  std::swap(attr.pkey_index, attr.alt_pkey_index);
+  std::swap(attr.timeout, attr.alt_timeout);
+  attr.path_mig_state = IBV_MIG_MIGRATED;
+  attributes.alternate_loaded = false;
 }
 
 void enter_state(QpAttributes& attributes, ibv_qp_state state) {

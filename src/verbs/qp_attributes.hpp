@@ -30,6 +30,7 @@ struct PortFacts {
 // as last set: a path that knows the current ones puts those in what it shows.
 struct QpAttributes {
   ibv_qp_attr attr{};
+  bool alternate_loaded = false;  // and not used yet
 };
 
 // A new queue pair's, and one's that was moved to RESET: only the sizes of its queues are known.
@@ -45,6 +46,9 @@ struct QpAttributes {
 // clears it (and tells of it if en_sqd_async_notify) once the last send in flight is done, at once if there
 // is none.
 void apply_modify(ibv_qp_type type, QpAttributes& attributes, const ibv_qp_attr& wanted, int mask);
+
+// The connection has migrated: what was its alternate path is its path now.
+void take_alternate_path(QpAttributes& attributes);
 
 // A state change the device makes itself: to SQE or ERR after an error.
 void enter_state(QpAttributes& attributes, ibv_qp_state state);

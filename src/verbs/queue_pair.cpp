@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "verbs/device_limits.hpp"
 #include "verbs/explain_failure.hpp"
@@ -12,6 +13,7 @@ namespace verbena::verbs {
 namespace {
 
 constexpr uint32_t kMaxInline = 2048;
+constexpr base::Duration kUntilRoom = base::milliseconds(5);
 
 base::Result<void> check_caps(ibv_qp_cap caps, bool shares_receives) {
   if (shares_receives) caps.max_recv_wr = caps.max_recv_sge = 0;  // they don't count then
@@ -95,7 +97,7 @@ void QueuePair::announce(ibv_qp_state state) {
   const ibv_qp_attr& attr = attributes_.attr;
   for (int i = 0; i < 2; ++i) {
     uint64_t half = 0;
-    std::memcpy(&half, attr.ah_attr.grh.dgid.raw + 8 * i, sizeof half);
+    std::memcpy(&half, peer_gid_.raw + 8 * i, sizeof half);
     entry_.peer_gid[i].set(half);
     entry_.own_gid[i].set(plan_.own_gid[i]);
   }
@@ -113,8 +115,10 @@ void QueuePair::announce(ibv_qp_state state) {
 
 RetryRules QueuePair::rules() const {
   const ibv_qp_attr& attr = attributes_.attr;
-  return {.timeout = ack_timeout(attr.timeout),
-          .retries = attr.retry_cnt,
+  // Without answers there is nothing to wait for but room in a peer's ring.
+  const bool answered = config_.type == IBV_QPT_RC;
+  return {.timeout = answered ? ack_timeout(attr.timeout) : kUntilRoom,
+          .retries = answered ? attr.retry_cnt : 7u,
           .rnr_retries = attr.rnr_retry,
           .fetches = attr.max_rd_atomic,
           .qkey = attr.qkey};
@@ -123,6 +127,7 @@ RetryRules QueuePair::rules() const {
 base::Result<void> QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
   const std::lock_guard lock(modify_mutex_);
   conclude_expected_failure();
+  follow_migration();
   if (state() == IBV_QPS_SQD) attributes_.attr.sq_draining = send_->idle() ? 0 : 1;
   if (auto ok = check_modify(config_.type, attributes_, wanted, mask, config_.paths->ports()); !ok)
     return base::fail(ok.error().code, fmt::format("QP 0x{:06x}: {}", number_.value, ok.error().sentence));
@@ -131,9 +136,18 @@ base::Result<void> QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
 
   QpAttributes changed = attributes_;
   apply_modify(config_.type, changed, wanted, mask);
+  std::optional<AddressVector> alternate;
+  if ((mask & IBV_QP_ALT_PATH) != 0) {
+    auto resolved = config_.paths->resolve(changed.attr.alt_ah_attr);
+    if (!resolved) return std::unexpected(resolved.error());
+    alternate = *resolved;
+  }
   if (before == IBV_QPS_INIT && after == IBV_QPS_RTR)
     if (auto connected = connect(changed.attr); !connected) return connected;
   attributes_ = changed;
+  if ((mask & IBV_QP_AV) != 0) peer_gid_ = attributes_.attr.ah_attr.grh.dgid;
+  if (alternate && plan_.path)
+    plan_.path->load_alternate({*alternate, ack_timeout(attributes_.attr.alt_timeout)});
   switch (after) {
     case IBV_QPS_RESET:
       enter_reset();
@@ -159,6 +173,7 @@ base::Result<void> QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
       publish(after);
       break;
   }
+  change_migration(mask, wanted);
   return {};
 }
 
@@ -176,6 +191,9 @@ base::Result<void> QueuePair::connect(const ibv_qp_attr& attributes) {
     ring_ = *ring;
   }
   plan_ = std::move(*plan);
+  migrations_ = 0;
+  if (auto* migration = plan_.path->migration())
+    migration->set_listener([this](ibv_event_type event) { raise(event); });
   peer_slot_.store(plan_.peer_known ? plan_.peer_slot.value : 0);
   send_->set_path(plan_.path.get(), plan_.pipelined);
   plan_.path->serve(send_);
@@ -189,6 +207,7 @@ void QueuePair::enter_reset() {
   incarnation_.fetch_add(1);
   send_->set_path(nullptr);
   plan_ = {};
+  peer_gid_ = {};
   ring_ = {};
   // What was delivered is dropped with the rest, as an adapter forgets a queue pair that is reset.
   config_.recv_cq->settle([&] {
@@ -252,6 +271,7 @@ void QueuePair::flush_receives_locked() {
 void QueuePair::query(ibv_qp_attr& attributes) {
   const std::lock_guard lock(modify_mutex_);
   conclude_expected_failure();
+  follow_migration();
   show_attributes(attributes_, attributes);
   attributes.sq_draining = state() == IBV_QPS_SQD && !send_->idle() ? 1 : 0;
 }

@@ -47,6 +47,10 @@ class PathMaker {
   [[nodiscard]] virtual base::Result<PathPlan> plan(const PathWish& wish) = 0;
   // What ibv_modify_qp is checked against; port 1 is the first.
   [[nodiscard]] virtual std::vector<PortFacts> ports() = 0;
+  // Where an alternate path leads.
+  [[nodiscard]] virtual base::Result<AddressVector> resolve(const ibv_ah_attr&) {
+    return base::fail(EOPNOTSUPP, "this device's connections have one path only");
+  }
 };
 
 class QueuePair : public std::enable_shared_from_this<QueuePair> {
@@ -110,6 +114,10 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   void expect_failure(uint32_t life) { expected_failure_.store(uint64_t{life} + 1); }
   void fail_for_overrun();
   void on_drained();
+  // Its device's port lost its link: an armed connection on it migrates.
+  void on_port_down(unsigned port);
+  // The peer said so by letter, in that life of ours.
+  void on_migration_word(MigrationWord word, uint32_t life);
   // Receives that use the key can't be trusted by peers any longer: they look at each.
   void withdraw_promise(uint32_t key);
 
@@ -127,6 +135,8 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   void flush_receives_locked();  // with the receive CQ's lock held
   [[nodiscard]] base::Result<void> connect(const ibv_qp_attr& attributes);
   void raise(ibv_event_type type);
+  void change_migration(int mask, const ibv_qp_attr& wanted);  // with modify_mutex_ held
+  void follow_migration();                                     // the same
   [[nodiscard]] RetryRules rules() const;
   void describe_datagram(const arena::RingConsumer::Taken& taken, ibv_wc& completion) const;
   bool fail_receive(const ReceiveFront& front, ibv_wc& completion, ibv_wc_status status, engine::Verdict why,
@@ -153,6 +163,8 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   std::atomic<uint32_t> incarnation_ = 1;
   uint32_t version_ = 0;
   PathPlan plan_;
+  uint32_t migrations_ = 0;  // of the path, as far as attributes_ know
+  ibv_gid peer_gid_{};       // when connected: by it peers know each other, whatever paths they take since
   InboundRing ring_;
   std::atomic<uint8_t> peer_slot_ = 0;  // 0: nobody
   bool destroyed_ = false;

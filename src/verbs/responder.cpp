@@ -113,9 +113,11 @@ std::optional<Verdict> Responder::look_at(uint64_t word) {
 // Identity (DESIGN 2.3): it must be connected to us, and expect the number we begin with.
 bool Responder::is_connected_to_us(uint32_t type) const {
   if (type != static_cast<uint32_t>(requester_.type)) return false;
-  return requester_.type == IBV_QPT_UD ||
-         (entry_.peer_qpn.get() == requester_.qpn.value && entry_.peer_gid[0].get() == requester_.gid[0] &&
-          entry_.peer_gid[1].get() == requester_.gid[1] && entry_.rq_psn.get() == requester_.first_psn);
+  if (requester_.type == IBV_QPT_UD) return true;
+  // An unreliable connection takes the first packet of a message with any number (IBA 9.8.2.2.1).
+  return entry_.peer_qpn.get() == requester_.qpn.value && entry_.peer_gid[0].get() == requester_.gid[0] &&
+         entry_.peer_gid[1].get() == requester_.gid[1] &&
+         (requester_.type == IBV_QPT_UC || entry_.rq_psn.get() == requester_.first_psn);
 }
 
 // The first to deliver in a life of the target's writes its name there: an earlier or later life of our own

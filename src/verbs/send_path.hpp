@@ -11,6 +11,7 @@
 #include "base/time.hpp"
 #include "engine/responder_actions.hpp"
 #include "verbs/address_handle.hpp"
+#include "verbs/path_migration.hpp"
 
 namespace verbena::verbs {
 
@@ -80,6 +81,15 @@ struct RetryRules {
   uint32_t qkey = 0;         // UD
 };
 
+// A connection's other path.
+struct Alternate {
+  AddressVector vector;
+  base::Duration timeout{};  // alt_timeout; zero: wait for ever
+};
+
+// What the ends of a connection tell each other about migration where no packet does.
+enum class MigrationWord : uint32_t { kRearmed = 1, kArmed, kMigrated };
+
 class SendQueue;
 
 class SendPath {
@@ -110,6 +120,14 @@ class SendPath {
   virtual void stop() {}
   // SQE is over: what is posted from now on is sent.
   virtual void resume() {}
+
+  // Path migration; with the queue pair's modify mutex held. Null: it has none.
+  [[nodiscard]] virtual PathMigration* migration() { return nullptr; }
+  virtual void load_alternate(const Alternate&) {}
+  virtual void rearm() {}
+  // To the other path, if it is armed.
+  virtual void migrate() {}
+  virtual void hear(MigrationWord) {}
 };
 
 }  // namespace verbena::verbs

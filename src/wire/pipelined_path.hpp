@@ -2,6 +2,8 @@
 // and packets come by the port.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <memory>
 
 #include "verbs/send_path.hpp"
@@ -52,25 +54,46 @@ class PipelinedPath : public verbs::SendPath, public Connection {
 class ConnectedPath : public PipelinedPath {
  public:
   [[nodiscard]] base::Qpn own() const override { return peering_.own; }
-  [[nodiscard]] const net::Route* route() const override { return &peering_.route; }
+  [[nodiscard]] const net::Route* route() const override { return &routes_[current_.load()]; }
+  [[nodiscard]] const net::Route* alternate() const override {
+    return alternate_loaded_.load() ? &routes_[1 - current_.load()] : nullptr;
+  }
+  void refuse_path() override { migration_.refuse(); }
   void recognise() override { recognised_.store(true, std::memory_order_relaxed); }
   [[nodiscard]] bool recognised() const override { return recognised_.load(std::memory_order_relaxed); }
+
+  // Path migration.
+  [[nodiscard]] verbs::PathMigration* migration() override { return &migration_; }
+  void load_alternate(const verbs::Alternate& alternate) override;
+  void rearm() override { migration_.rearm(); }
+  void migrate() override { (void)change_path(); }
 
  protected:
   ConnectedPath(std::shared_ptr<Port> port, verbs::Process& process, std::shared_ptr<verbs::QueueOwner> self,
                 const Peering& peering)
       : PipelinedPath(std::move(port), process, std::move(self), peering.domain),
         peering_(peering),
+        routes_{peering.route, {}},
         recognised_(peering.route.recognised) {}
-  [[nodiscard]] net::Route way() const {
-    net::Route route = peering_.route;
-    route.recognised = recognised();
-    return route;
+  [[nodiscard]] Port::Sending sending(base::Instant now, Port::Sending::Pace pace) const {
+    net::Route way = *route();
+    way.recognised = recognised();
+    return {*port_, way, now, pace, migration_.says_migrated()};
   }
+  // May it go on to the engine, by the way it came? A word about migration in it is heeded.
+  [[nodiscard]] bool admit(const roce::Packet& packet, const net::Received& received);
+  // False: there is no other path, or it isn't armed.
+  bool change_path();
 
   Peering peering_;
+  std::atomic<int64_t> alternate_timeout_ = 0;  // nanoseconds
 
  private:
+  // The one in use, and the other: loaded under the port's receiving lock, and used only while it is loaded.
+  std::array<net::Route, 2> routes_;
+  std::atomic<unsigned> current_ = 0;
+  std::atomic<bool> alternate_loaded_ = false;
+  verbs::PathMigration migration_;
   std::atomic<bool> recognised_;
 };
 

@@ -33,7 +33,8 @@ Port::Port(std::unique_ptr<net::Link> link, base::Slot slot, Environment environ
       slot_(slot),
       environment_(std::move(environment)),
       connections_(1u << 16),
-      transmitter_(*link_) {}
+      transmitter_(*link_),
+      lanes_(environment_.own, slot, environment_.meet) {}
 
 Port::~Port() = default;
 
@@ -68,7 +69,10 @@ bool Port::drive(base::Instant now) {
     }
     const verbs::AccessBurst memory;
     now_ = now;
-    worked = link_->receive(*this, kReceiveBudget) > 0;
+    const size_t near = lanes_.receive(
+        kReceiveBudget, [&](const auto& header, const auto& payload) { take_near(header, payload); });
+    worked = near > 0;
+    if (look_at_socket(near)) worked |= link_->receive(*this, kReceiveBudget) > 0;
     for (Connection* connection : dirty_) {
       connection->dirty_ = false;
       connection->go_on(now);
@@ -114,6 +118,44 @@ void Port::on_packet(const net::Received& received) {
   if (const Drop drop = take(received); drop != Drop::kNone) ++counters_.drops[static_cast<size_t>(drop)];
 }
 
+// A look at the socket costs more than a datagram by lane. While those come it is looked at now and then.
+bool Port::look_at_socket(size_t near) {
+  constexpr unsigned kLately = 256;
+  constexpr unsigned kEach = 8;
+  if (near > 0)
+    near_lately_ = kLately;
+  else if (near_lately_ > 0)
+    --near_lately_;
+  return near_lately_ == 0 || ++round_ % kEach == 0;
+}
+
+// The headers were a process's of this host, so there is no ICRC; all else is as in a packet.
+void Port::take_near(const arena::DatagramHeader& header, std::span<const std::byte> payload) {
+  const base::Qpn destination{header.target & 0xffffff};
+  auto drop = Drop::kNoConnection;
+  Connection* connection = connections_[destination.value & 0xffff];
+  if (destination.slot() == slot_ && connection != nullptr) {
+    roce::Packet packet;
+    packet.bth.service = roce::Service::kUd;
+    const bool imm = (header.flags & arena::kDatagramImm) != 0;
+    packet.bth.operation = imm ? roce::Operation::kSendOnlyImm : roce::Operation::kSendOnly;
+    packet.bth.solicited = (header.flags & arena::kDatagramSolicited) != 0;
+    packet.bth.pkey = header.pkey;
+    packet.bth.destination = destination;
+    packet.deth = {header.qkey, {header.source & 0xffffff}};
+    packet.imm = header.imm;
+    packet.payload = payload;
+    const net::Received received{.from = {header.from},
+                                 .to = {header.to},
+                                 .traffic_class = header.traffic_class,
+                                 .hop_limit = header.hop_limit,
+                                 .bytes = payload};
+    drop = (header.pkey & kPkeyBits) != kPkeyBits ? Drop::kBadPkey
+                                                  : connection->on_packet(now_, packet, received);
+  }
+  if (drop != Drop::kNone) ++counters_.drops[static_cast<size_t>(drop)];
+}
+
 Drop Port::take(const net::Received& received) {
   if (received.bytes.size() < kSmallestPacket) return Drop::kRunt;
   const base::Qpn destination = destination_of(received.bytes);
@@ -130,6 +172,11 @@ Drop Port::take(const net::Received& received) {
 
 Drop Port::take_for(Connection& connection, const net::Received& received) {
   const net::Route* route = connection.route();
+  const auto comes_by = [&](const net::Route& way) {
+    return received.from == way.to && received.to == way.from;
+  };
+  if (route != nullptr && !comes_by(*route))
+    if (const auto* other = connection.alternate(); other != nullptr && comes_by(*other)) route = other;
   const bool verbena = route != nullptr ? connection.recognised() : acquaintances_.is_verbena(received.from);
   const auto rule = verbena ? roce::IdRule::kSegment : roce::IdRule::kAny;
   roce::Flow flow = received.flow();
@@ -139,9 +186,11 @@ Drop Port::take_for(Connection& connection, const net::Received& received) {
     const bool rewritten = roce::icrc_fits(flow, rule, received.segment, received.bytes);
     return rewritten ? Drop::kNatRewritten : Drop::kBadIcrc;
   }
-  if (route != nullptr && (received.from != route->to || received.to != route->from))
-    return Drop::kWrongAddress;
   const auto packet = roce::parse(received.bytes.first(received.bytes.size() - roce::kIcrcBytes));
+  if (route != nullptr && !comes_by(*route)) {
+    if (packet && packet->bth.migrated) connection.refuse_path();
+    return Drop::kWrongAddress;
+  }
   if (!packet) return drop_of(packet.error());
   if ((packet->bth.pkey & kPkeyBits) != kPkeyBits) return Drop::kBadPkey;
   if (!connection.dirty_) {
@@ -228,7 +277,7 @@ void Port::schedule(Connection& connection, base::Instant due, base::Instant now
 
 base::Instant Port::next_due() {
   const std::lock_guard lock(schedule_lock_);
-  if (!ready_.empty()) return {};
+  if (!ready_.empty() || lanes_.waiting()) return {};
   const base::Instant others{
       std::min({acquaintances_.next_due().ns, link_due_.load(std::memory_order_relaxed),
                 show_at_.load(std::memory_order_relaxed)})};
@@ -264,6 +313,7 @@ void Port::Sending::commit(const roce::Packet& packet) {
   const size_t payload = packet.payload.size();
   const size_t pad = -payload & 3;
   const size_t headers = roce::emit_headers(packet, static_cast<unsigned>(pad), space_);
+  if (!migrated_) space_[1] &= ~std::byte{0x40};  // BTH's MigReq, IBA 9.2.3; packets have it set
   std::ranges::fill(space_.subspan(headers + payload, pad), std::byte{0});
   const size_t bytes = headers + payload + pad + roce::kIcrcBytes;
   port_.transmitter_.commit(route_, bytes);

@@ -27,6 +27,7 @@
 #include "verbs/send_queue.hpp"
 #include "wire/acquaintances.hpp"
 #include "wire/drops.hpp"
+#include "wire/lanes.hpp"
 #include "wire/pacing.hpp"
 
 namespace verbena::wire {
@@ -40,6 +41,10 @@ class Connection {
   [[nodiscard]] virtual base::Qpn own() const = 0;
   // The only way that its packets come and go; null: any.
   [[nodiscard]] virtual const net::Route* route() const = 0;
+  // Another one by which they may come; null: none.
+  [[nodiscard]] virtual const net::Route* alternate() const { return nullptr; }
+  // The peer has changed its path to one that we don't know.
+  virtual void refuse_path() {}
   virtual Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) = 0;
   // Its peer turned out to be Verbena: segmented sends from now on.
   virtual void recognise() = 0;
@@ -63,6 +68,9 @@ class Port final : public verbs::Wire, private net::Sink {
     std::function<void()> wake;
     arena::CounterTable* shown = nullptr;
     std::function<void(const net::Received&)> pass_on;
+    // Processes of this host that datagrams reach without a socket, and where theirs come to.
+    arena::ProcessArena own{};
+    Lanes::Meet meet{};
   };
   Port(std::unique_ptr<net::Link> link, base::Slot slot, Environment environment);
   ~Port() override;
@@ -91,6 +99,23 @@ class Port final : public verbs::Wire, private net::Sink {
     return acquaintances_.look_up(route) == Acquaintances::Word::kVerbena;
   }
 
+  // Datagrams to that process of this host may go past the socket; call it before they are sent.
+  void prepare_lane(base::Slot to) { lanes_.prepare(to, sending_); }
+  // With the sending lock held, by Sending; null: there is none.
+  [[nodiscard]] Lane* lane(base::Slot to) { return lanes_.find(to); }
+  // The process in that slot is no more.
+  void part(base::Slot slot) {
+    const std::lock_guard lock(sending_);
+    lanes_.part(slot);
+  }
+
+  // Runs while no packet is being taken in.
+  template <typename Change>
+  void while_nothing_comes(Change change) {
+    const std::lock_guard lock(receiving_);
+    change();
+  }
+
   // Has go_on() called at `due`, or at the next drive() if that has passed.
   void schedule(Connection& connection, base::Instant due, base::Instant now);
   // A packet that another process got in our stead and passed on.
@@ -105,8 +130,14 @@ class Port final : public verbs::Wire, private net::Sink {
       kOwn,    // the sender sees to it by acknowledgements
       kPaced,  // as `Pacing` says
     };
-    Sending(Port& port, const net::Route& route, base::Instant now, Pace pace = Pace::kOwn)
-        : port_(port), route_(route), now_(now), paced_(pace == Pace::kPaced), lock_(port.sending_) {}
+    // `migrated`: BTH's MigReq in all packets.
+    Sending(Port& port, const net::Route& route, base::Instant now, Pace pace, bool migrated = true)
+        : port_(port),
+          route_(route),
+          now_(now),
+          paced_(pace == Pace::kPaced),
+          migrated_(migrated),
+          lock_(port.sending_) {}
     [[nodiscard]] bool ready() override { return !paced_ || port_.pacing_.open(route_, now_); }
     // Has the connection called when it may go on, after it stopped because of ready().
     void await_turn(Connection& connection);
@@ -121,6 +152,7 @@ class Port final : public verbs::Wire, private net::Sink {
     net::Route route_;
     base::Instant now_;
     bool paced_;
+    bool migrated_;
     std::lock_guard<base::Lock> lock_;
     verbs::AccessBurst memory_;
     std::span<std::byte> space_;
@@ -152,6 +184,8 @@ class Port final : public verbs::Wire, private net::Sink {
     std::vector<net::GroupMembership> joins;  // one an interface
   };
   void on_packet(const net::Received& received) override;
+  void take_near(const arena::DatagramHeader& header, std::span<const std::byte> payload);
+  [[nodiscard]] bool look_at_socket(size_t near);
   [[nodiscard]] Drop take_multicast(const net::Received& received);
   [[nodiscard]] Drop take(const net::Received& received);
   [[nodiscard]] Drop take_for(Connection& connection, const net::Received& received);
@@ -179,6 +213,8 @@ class Port final : public verbs::Wire, private net::Sink {
   std::vector<uint16_t> due_;
   Acquaintances acquaintances_;
   std::vector<Membership> memberships_;
+  unsigned near_lately_ = 0;  // rounds for which datagrams by lane are expected
+  unsigned round_ = 0;
   std::atomic<int64_t> link_due_ = INT64_MAX;
   base::Instant now_{};
   Counters counters_;
@@ -191,6 +227,7 @@ class Port final : public verbs::Wire, private net::Sink {
   base::Lock sending_;
   net::Transmitter transmitter_;
   Pacing pacing_;
+  Lanes lanes_;  // its boxes under the receiving lock
 
   base::Lock schedule_lock_;
   std::vector<uint16_t> ready_;

@@ -24,7 +24,8 @@ void Port::account(const engine::RcRequester::Counters& now, engine::RcRequester
 
 // Once after work was done, then not before more was.
 void Port::publish_counters(base::Instant now) {
-  const uint64_t work = counters_.packets + transmitter_.counters().packets;
+  const uint64_t work =
+      counters_.packets + transmitter_.counters().packets + lanes_.counters().sent + lanes_.counters().lost;
   const base::Instant due{show_at_.load(std::memory_order_relaxed)};
   if (work == work_shown_) return show_at_.store(INT64_MAX, std::memory_order_relaxed);
   if (due == base::Instant{INT64_MAX}) return show_at_.store((now + kBetween).ns, std::memory_order_relaxed);
@@ -42,6 +43,8 @@ void Port::publish_counters(base::Instant now) {
   show("sequence_naks", counters_.sequence_naks.load(std::memory_order_relaxed));
   show("rnr_naks", counters_.rnr_naks.load(std::memory_order_relaxed));
   show("implied_losses", counters_.implied_losses.load(std::memory_order_relaxed));
+  show("lane_sent", lanes_.counters().sent);
+  show("lane_lost", lanes_.counters().lost);
   for (unsigned drop = 1; drop < static_cast<unsigned>(Drop::kCount); ++drop) {
     constexpr std::string_view kDrop = "drop_";
     std::string name(kDrop);

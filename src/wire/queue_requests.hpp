@@ -1,6 +1,7 @@
 // A send queue as the engine's requesters see it: requests by number, and their memory.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "engine/request.hpp"
@@ -41,6 +42,8 @@ class QueueRequests final : public engine::RequesterHost {
   [[nodiscard]] bool scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
                              engine::Tail tail) override;
   void ended(uint32_t number, engine::RequestStatus status) override;
+  void set_other_path(std::function<bool()> other_path) { other_path_ = std::move(other_path); }
+  [[nodiscard]] bool other_path() override { return other_path_ && other_path_(); }
 
  private:
   [[nodiscard]] std::byte* in_burst(const verbs::SendRequest& request, uint64_t offset, size_t length,
@@ -50,6 +53,7 @@ class QueueRequests final : public engine::RequesterHost {
   std::shared_ptr<verbs::QueueOwner> self_;
   uint32_t domain_;
   std::weak_ptr<verbs::SendQueue> queue_;
+  std::function<bool()> other_path_;
   verbs::SendQueue* locked_ = nullptr;  // the same, for those who hold its lock, and so know that it is there
   uint32_t first_ = 0;                  // the queue's number of what is the requester's request 0
 };

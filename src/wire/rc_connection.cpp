@@ -19,11 +19,18 @@ RcConnection::RcConnection(std::shared_ptr<Port> port, verbs::Process& process,
                   .first_psn = peering.first_expected,
                   .mtu = peering.mtu,
                   .fetches = std::max(peering.fetches_granted, 1u)},
-                 actions_) {}
+                 actions_) {
+  requests_.set_other_path([this] {
+    if (!change_path()) return false;
+    requester_->set_retry_rules(base::Duration(alternate_timeout_), rules_.retries, rules_.rnr_retries);
+    return true;
+  });
+}
 
 RcConnection::~RcConnection() { leave(); }
 
 void RcConnection::set_rules(const verbs::RetryRules& rules) {
+  rules_ = rules;
   if (requester_) {
     requester_->set_retry_rules(rules.timeout, rules.retries, rules.rnr_retries);
     return;
@@ -50,7 +57,7 @@ SendOutcome RcConnection::advance(const SendRequest& request, verbs::SendProgres
 
 void RcConnection::push() {
   const base::Instant now = base::now();
-  Port::Sending sending(*port_, way(), now);
+  Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
   send_requests(now, sending);
   // Whoever has much under way gains nothing by sending each short message at once; together they cost one
   // system call. The next post or poll sends them at the latest, or the helper.
@@ -68,8 +75,9 @@ void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   port_->account(requester_->counters(), told_);
 }
 
-Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet, const net::Received&) {
+Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) {
   if (packet.bth.service != roce::Service::kRc) return Drop::kBadService;
+  if (!admit(packet, received)) return Drop::kWrongAddress;
   if (packet.info().request) {
     responder_.set_rnr_timer(actions_.rnr_timer_code());
     return drop_of(responder_.on_packet(now, packet));
@@ -89,14 +97,14 @@ void RcConnection::go_on(base::Instant now) {
     port_->conclude_later(queue->answered([&] {
       if (!requester_ || stopped_) return;
       if (requester_->next_deadline() <= now) requester_->on_timer(now);
-      Port::Sending sending(*port_, way(), now);
+      Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
       send_requests(now, sending);
     }));
 }
 
 void RcConnection::send_answers(base::Instant now) {
   if (!responder_.has_answers()) return;
-  Port::Sending sending(*port_, way(), now);
+  Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
   unsigned sent = 0;
   while (sent < kBurst && responder_.poll_transmit(now, sending)) ++sent;
   if (responder_.has_answers()) port_->schedule(*this, now, now);

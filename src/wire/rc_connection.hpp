@@ -34,6 +34,7 @@ class RcConnection final : public ConnectedPath {
 
   // Under the send queue's lock.
   std::optional<engine::RcRequester> requester_;
+  verbs::RetryRules rules_;
   engine::RcRequester::Counters told_;  // what the port knows of its counters
 
   // Under the port's receiving lock.

@@ -41,7 +41,7 @@ SendOutcome UcConnection::advance(const SendRequest& request, verbs::SendProgres
 
 void UcConnection::push() {
   const base::Instant now = base::now();
-  Port::Sending sending(*port_, way(), now, Port::Sending::Pace::kPaced);
+  Port::Sending sending = this->sending(now, Port::Sending::Pace::kPaced);
   send_requests(now, sending);
   sending.flush();
 }
@@ -56,15 +56,16 @@ void UcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   port_->schedule(*this, now, now);
 }
 
-Drop UcConnection::on_packet(base::Instant now, const roce::Packet& packet, const net::Received&) {
+Drop UcConnection::on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) {
   if (packet.bth.service != roce::Service::kUc) return Drop::kBadService;
+  if (!admit(packet, received)) return Drop::kWrongAddress;
   return drop_of(responder_.on_packet(now, packet));
 }
 
 void UcConnection::go_on(base::Instant now) {
   if (const auto queue = requests_.queue())
     port_->conclude_later(queue->answered([&] {
-      Port::Sending sending(*port_, way(), now, Port::Sending::Pace::kPaced);
+      Port::Sending sending = this->sending(now, Port::Sending::Pace::kPaced);
       send_requests(now, sending);
     }));
 }

@@ -16,6 +16,8 @@ namespace {
 
 // IBA 10.2.5: with this bit set in a request the queue pair's own key is sent.
 constexpr uint32_t kOwnQkey = 0x80000000;
+// How soon a neighbour's box that is full is looked at again.
+constexpr base::Duration kLaneFull = std::chrono::microseconds(20);
 
 net::Route route_to(const verbs::Datagram& datagram) {
   const auto& vector = datagram.vector;
@@ -63,6 +65,7 @@ void UdEndpoint::resume() {
 SendOutcome UdEndpoint::advance(const SendRequest& request, verbs::SendProgress&, uint64_t) {
   if (!requester_ || requester_->full()) return {SendOutcome::Kind::kFull};
   if (!requests_.readable(request)) return QueueRequests::unreadable();
+  if (request.datagram->vector.this_host) port_->prepare_lane(request.datagram->target.slot());
   const uint32_t qkey = request.datagram->qkey;
   requester_->post({.request = request_of(request),
                     .target = request.datagram->target,
@@ -77,18 +80,27 @@ void UdEndpoint::send_requests(base::Instant now) {
   if (!requester_ || stopped_) return;
   Port::Sending sending(*port_, {}, now, Port::Sending::Pace::kPaced);
   sending_ = &sending;
+  now_ = now;
   unsigned sent = 0;
   while (sent < kBurst && requester_->poll_transmit(now, *this)) ++sent;
   sending_ = nullptr;
   sending.flush();
   if (sent == kBurst)
     port_->schedule(*this, now, now);
+  else if (!requester_->idle() && by_lane_)
+    port_->schedule(*this, now + kLaneFull, now);
   else if (!requester_->idle())
     sending.await_turn(*this);
 }
 
 engine::PacketSink& UdEndpoint::way(const engine::DatagramRequest& request) {
   const verbs::Datagram& datagram = *requests_.queue()->request(request.address).datagram;
+  Lane* lane = datagram.vector.this_host ? port_->lane(datagram.target.slot()) : nullptr;
+  by_lane_ = lane != nullptr;
+  if (by_lane_) {
+    lane->aim(datagram, now_);
+    return *lane;
+  }
   net::Route route = route_to(datagram);
   route.recognised = datagram.vector.this_host || port_->knows(route);
   sending_->turn_to(route);
@@ -103,13 +115,14 @@ Drop UdEndpoint::on_packet(base::Instant now, const roce::Packet& packet, const 
     return Drop::kNone;
   responder_.set_qkey(qkey_.load(std::memory_order_relaxed));
   received_ = &received;
+  udp_payload_ = packet.info().header_bytes + ((packet.payload.size() + 3) & ~size_t{3}) + roce::kIcrcBytes;
   return drop_of(responder_.on_packet(now, packet));
 }
 
 Verdict UdEndpoint::deliver(const engine::Arrival& arrival, std::span<const iovec> from) {
-  auto grh = roce::grh_of(received_->flow(),
-                          {.traffic_class = received_->traffic_class, .limit = received_->hop_limit},
-                          received_->bytes.size());
+  auto grh =
+      roce::grh_of(received_->flow(),
+                   {.traffic_class = received_->traffic_class, .limit = received_->hop_limit}, udp_payload_);
   std::array<iovec, 2> pieces{{{grh.data(), grh.size()}}};
   const size_t count = from.empty() ? 1 : 2;
   if (count == 2) pieces[1] = from.front();

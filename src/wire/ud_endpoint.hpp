@@ -54,11 +54,14 @@ class UdEndpoint final : public PipelinedPath, private engine::DatagramActions, 
   std::optional<engine::UdRequester> requester_;
   uint32_t posted_ = 0;               // the queue's number of the next request
   Port::Sending* sending_ = nullptr;  // while requests are being sent
+  base::Instant now_{};               // the same
+  bool by_lane_ = false;              // the last one's way
 
   // Under the port's receiving lock.
   verbs::Responder actions_;
   engine::UdResponder responder_;
   const net::Received* received_ = nullptr;  // the packet that is being delivered
+  size_t udp_payload_ = 0;                   // of it, from BTH to ICRC
 };
 
 }  // namespace verbena::wire

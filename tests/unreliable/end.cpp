@@ -92,12 +92,21 @@ void End::connect(End& peer, ibv_mtu mtu) {
   attr.ah_attr.port_num = 1;
   attr.ah_attr.grh.dgid = peer.gid();
   attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(gid_index_);
-  must(
-      ibv_modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN),
-      "RTR");
+  const bool reliable = type_ == IBV_QPT_RC;
+  attr.max_dest_rd_atomic = 1;
+  attr.min_rnr_timer = 12;
+  must(ibv_modify_qp(qp_, &attr,
+                     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                         (reliable ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)),
+       "RTR");
   attr.qp_state = IBV_QPS_RTS;
   attr.sq_psn = 77;
-  must(ibv_modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), "RTS");
+  attr.max_rd_atomic = 1;
+  attr.timeout = 14;
+  attr.retry_cnt = 7;
+  attr.rnr_retry = 7;
+  const int requester = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  must(ibv_modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | (reliable ? requester : 0)), "RTS");
 }
 
 int End::to_rts() {
@@ -125,6 +134,9 @@ int End::post(const Message& message) {
   request.imm_data = message.imm;
   if (type_ == IBV_QPT_UD) {
     request.wr.ud = {message.ah, message.target, message.qkey};
+  } else if (message.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || message.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    request.wr.atomic.remote_addr = message.remote_address;
+    request.wr.atomic.rkey = message.rkey;
   } else {
     request.wr.rdma = {message.remote_address, message.rkey};
   }

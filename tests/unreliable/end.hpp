@@ -1,4 +1,5 @@
-// One UC or UD queue pair of this process with what it needs: a domain, a completion queue, a buffer.
+// One UC or UD (or, to compare, RC) queue pair of this process with what it needs: a domain, a completion
+// queue, a buffer.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +45,7 @@ class End {
   End(const End&) = delete;
   End& operator=(const End&) = delete;
 
-  // UD: ready at once. UC: with `peer`.
+  // UD: ready at once. UC, and RC: with `peer`.
   void ready_datagrams(uint32_t qkey = kQkey);
   void connect(End& peer, ibv_mtu mtu = IBV_MTU_1024);
   [[nodiscard]] int to_rts();

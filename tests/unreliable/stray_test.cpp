@@ -34,12 +34,13 @@ int other_process(int report) {
 }
 
 void craft(std::span<std::byte, kPacket> into, uint32_t target, uint8_t content, uint16_t place,
-           uint16_t source_port) {
+           uint16_t source_port, uint16_t pkey = 0xffff) {
   const std::vector<std::byte> payload(kPayload, std::byte{content});
   roce::Packet packet;
   packet.bth.service = roce::Service::kUd;
   packet.bth.operation = roce::Operation::kSendOnly;
   packet.bth.destination = {target};
+  packet.bth.pkey = pkey;
   packet.deth = {kQkey, {0x123456}};
   packet.payload = payload;
   ASSERT_EQ(roce::emit(packet, into), kPacket - roce::kIcrcBytes);
@@ -53,6 +54,32 @@ void craft(std::span<std::byte, kPacket> into, uint32_t target, uint8_t content,
   roce::append_icrc(flow, place, into);
 }
 
+// A socket that sends packets of our own making, from 127.0.0.1.
+struct Sender {
+  Sender() : socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in own{
+        .sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
+    socklen_t length = sizeof own;
+    EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length), 0);
+    port = ntohs(own.sin_port);
+  }
+  ~Sender() { ::close(socket); }
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
+  void send(std::span<const std::byte> bytes) const {
+    const sockaddr_in to{.sin_family = AF_INET,
+                         .sin_port = htons(kRocePort),
+                         .sin_addr = {htonl(INADDR_LOOPBACK)},
+                         .sin_zero = {}};
+    ASSERT_EQ(
+        ::sendto(socket, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to),
+        static_cast<ssize_t>(bytes.size()));
+  }
+  int socket;
+  uint16_t port = 0;
+};
+
 TEST(Strays, AMixedSendReachesEachOwner) {
   int report[2];
   ASSERT_EQ(::pipe(report), 0);
@@ -65,29 +92,44 @@ TEST(Strays, AMixedSendReachesEachOwner) {
   mine.receive(1, 0, 4096);
   ASSERT_NE(mine.number() >> 16, other >> 16);
 
-  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_in own{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
-  ASSERT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
-  socklen_t length = sizeof own;
-  ASSERT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length), 0);
+  const Sender sender;
   const int segment = kPacket;
-  ASSERT_EQ(::setsockopt(socket, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment), 0);
+  ASSERT_EQ(::setsockopt(sender.socket, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment), 0);
   std::array<std::byte, 2 * kPacket> both{};
-  craft(std::span(both).first<kPacket>(), mine.number(), 1, 0, ntohs(own.sin_port));
-  craft(std::span(both).last<kPacket>(), other, 2, 1, ntohs(own.sin_port));
-  const sockaddr_in to{.sin_family = AF_INET,
-                       .sin_port = htons(kRocePort),
-                       .sin_addr = {htonl(INADDR_LOOPBACK)},
-                       .sin_zero = {}};
-  ASSERT_EQ(::sendto(socket, both.data(), both.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to),
-            static_cast<ssize_t>(both.size()));
-  ::close(socket);
+  craft(std::span(both).first<kPacket>(), mine.number(), 1, 0, sender.port);
+  craft(std::span(both).last<kPacket>(), other, 2, 1, sender.port);
+  sender.send(both);
 
   EXPECT_TRUE(mine.next_is(1, IBV_WC_SUCCESS));
   EXPECT_EQ(mine.bytes()[kGrh], std::byte{1});
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0) << "the other process";
+}
+
+// Of the one partition that there is, a limited member's packet passes: its key differs in the first bit
+// only.
+TEST(Partitions, APacketOfAnotherIsDroppedAndCounted) {
+  End mine(IBV_QPT_UD);
+  mine.ready_datagrams();
+  mine.receive(1, 0, 4096);
+  const Sender sender;
+  const auto bad_keys = [] {
+    ibv_port_attr port{};
+    EXPECT_EQ(ibv_query_port(device(), 1, &port), 0);
+    return port.bad_pkey_cntr;
+  };
+  const uint32_t before = bad_keys();
+  std::array<std::byte, kPacket> packet{};
+  craft(packet, mine.number(), 1, 0, sender.port, 0xfffe);
+  sender.send(packet);
+  EXPECT_TRUE(mine.nothing_comes());
+  craft(packet, mine.number(), 2, 0, sender.port, 0x7fff);
+  sender.send(packet);
+  EXPECT_TRUE(mine.next_is(1, IBV_WC_SUCCESS));
+  EXPECT_EQ(mine.bytes()[kGrh], std::byte{2});
+  EXPECT_TRUE(mine.nothing_comes());  // what is counted is shown a moment later
+  EXPECT_EQ(bad_keys(), before + 1);
 }
 
 }  // namespace

@@ -159,6 +159,23 @@ TEST_F(RcRequesterTest, TimeoutProbesWithOnePacketThenGivesUp) {
   EXPECT_LE(probes, 40u);
 }
 
+TEST_F(RcRequesterTest, OnAnotherPathRetriesCountAnew) {
+  open(usual());
+  other_path_ = true;
+  send(10);
+  (void)sent();
+  const base::Instant begin = now_;
+  Lines done;
+  while (done.empty()) {
+    ring();
+    (void)sent();
+    done = ended();
+  }
+  EXPECT_EQ(done, Lines{"0 status 5"});
+  EXPECT_FALSE(other_path_);
+  EXPECT_EQ(now_ - begin, 2 * 8 * std::chrono::milliseconds(67));
+}
+
 TEST_F(RcRequesterTest, WithoutTimeoutItNeverGivesUp) {
   auto config = usual();
   config.timeout = {};

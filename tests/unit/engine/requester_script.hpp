@@ -73,6 +73,7 @@ class RequesterScript : public ::testing::Test, public RequesterHost {
                          ? fmt::format("{}", number)
                          : fmt::format("{} status {}", number, static_cast<int>(status)));
   }
+  [[nodiscard]] bool other_path() override { return std::exchange(other_path_, false); }
   [[nodiscard]] Lines scattered() { return std::exchange(scattered_, {}); }
 
   static constexpr uint32_t kNobody = UINT32_MAX;
@@ -82,6 +83,7 @@ class RequesterScript : public ::testing::Test, public RequesterHost {
   uint32_t unreadable_ = kNobody;
   uint64_t unreadable_from_ = 0;
   uint32_t unwritable_ = kNobody;
+  bool other_path_ = false;  // there is one, once
 
  private:
   Lines ended_;

@@ -120,6 +120,7 @@ QpAttributes in_state(ibv_qp_type type, ibv_qp_state state) {
                  IBV_QP_STATE | expected(type, attributes.attr.qp_state, step).required);
   }
   enter_state(attributes, state);
+  attributes.alternate_loaded = true;
   attributes.attr.sq_draining = 0;
   return attributes;
 }
