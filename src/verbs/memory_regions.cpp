@@ -100,6 +100,10 @@ base::Result<void> MemoryRegions::change(uint32_t key, int mask, const RegionReq
 
 void MemoryRegions::remove(uint32_t key) {
   const uint32_t index = key >> 8;
+  {
+    const std::lock_guard lock(mutex_);
+    if (static_cast<uint8_t>(arena_.mr(index).word.get()) != static_cast<uint8_t>(key)) return;
+  }
   arena_.mr(index).word.atomic().store(0);  // with its fence: from here on nobody begins an access
   wait_for_accesses(index);
   const std::lock_guard lock(mutex_);
@@ -115,6 +119,15 @@ bool MemoryRegions::accesses(uint32_t key, base::Slot by) const {
   for (unsigned lane = 0; lane < arena::kHazardLanes; ++lane)
     if (names(arena_.hazards(by, lane))) return true;
   return false;
+}
+
+base::Result<uint32_t> MemoryRegions::find(uint32_t handle, uint32_t domain) {
+  const std::lock_guard lock(mutex_);
+  const bool known = handle != 0 && handle < next_;
+  const auto tag = known ? static_cast<uint8_t>(arena_.mr(handle).word.get()) : uint8_t{0};
+  if (tag == 0 || arena_.mr(handle).domain.get() != domain)
+    return base::fail(ENOENT, fmt::format("no memory region with handle {} is in this domain", handle));
+  return handle << 8 | tag;
 }
 
 bool MemoryRegions::accessed(uint32_t index, base::Slot& by) const {

@@ -52,8 +52,11 @@ base::Result<std::shared_ptr<QueuePair>> QueuePair::create(Process& process, Con
   const SendLimits limits{.requests = asked.max_send_wr,
                           .pieces = std::max(asked.max_send_sge, 1u),
                           .inline_bytes = std::max(asked.max_inline_data, 64u)};
+  auto storage =
+      QueueMemory::make(made->config_.allocator, SendQueue::storage_size(limits), QueueUse::kSendQueue);
+  if (!storage) return std::unexpected(storage.error());
   made->send_ = std::make_shared<SendQueue>(*made, made->config_.send_cq, process.pending(), limits,
-                                            made->config_.signal_all);
+                                            made->config_.signal_all, std::move(*storage));
   // Rounded up, as adapters do; never less than was asked for.
   made->caps_ = {.max_send_wr = made->send_->limits().requests,
                  .max_recv_wr = made->receive_ ? made->receive_->capacity() : 0,
@@ -256,9 +259,9 @@ void QueuePair::query(ibv_qp_attr& attributes) {
   attributes.sq_draining = state() == IBV_QPS_SQD && !send_->idle() ? 1 : 0;
 }
 
-int QueuePair::post_send(ibv_send_wr* requests, ibv_send_wr** bad) {
+int QueuePair::post_send(ibv_send_wr* requests, ibv_send_wr** bad, bool all) {
   ibv_send_wr* refused = nullptr;
-  const int error = send_->post(requests, &refused);
+  const int error = send_->post(requests, &refused, all);
   if (error != 0) [[unlikely]] {
     if (bad != nullptr) *bad = refused;
     explain_refused_send(*this, *refused, error);
