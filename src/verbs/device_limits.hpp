@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "arena/device_table.hpp"
+#include "arena/process_segments.hpp"
 
 namespace verbena::verbs {
 
@@ -22,16 +23,18 @@ inline constexpr uint32_t kHardwareVersion = 1;
 inline constexpr uint64_t kMaxMrSize = UINT64_MAX;
 // Any page size from 4 KiB up: there is no translation table whose entries have a size.
 inline constexpr uint64_t kPageSizeCap = ~uint64_t{4095};
-inline constexpr int kMaxMr = 1 << 20;  // bounds a process's key table
+// Entries of a process's key table but the first, whose key would be 0.
+inline constexpr int kMaxMr = static_cast<int>(arena::kMrEntries) - 1;
 inline constexpr int kMaxMw = 1 << 20;  // as many windows as regions
 inline constexpr int kMaxPd = 1 << 16;  // a domain is a few words; the limit only catches leaks
 
 // Queues.
-inline constexpr int kMaxQp = 65535;       // 16 bits of a QP number are the process's own (DESIGN 2.2)
-inline constexpr int kMaxQpWr = 16384;     // per queue; a ring of that depth still fits a few MiB
-inline constexpr int kMaxSge = 32;         // scatter elements of a send or receive
-inline constexpr int kMaxSgeRd = 32;       // an RDMA READ scatters as freely
-inline constexpr int kMaxCq = 65536;       // one for each queue pair is enough for every program known
+// 16 bits of a QP number are the process's own (DESIGN 2.2); 0 and 1 are special everywhere.
+inline constexpr int kMaxQp = static_cast<int>(arena::kQpEntries) - 2;
+inline constexpr int kMaxQpWr = 16384;  // per queue; a ring of that depth still fits a few MiB
+inline constexpr int kMaxSge = 32;      // scatter elements of a send or receive
+inline constexpr int kMaxSgeRd = 32;    // an RDMA READ scatters as freely
+inline constexpr int kMaxCq = static_cast<int>(arena::kCqBells);  // one for each queue pair, and more
 inline constexpr int kMaxCqe = 4'194'303;  // 2^22 less one, so that a count of entries fits with a spare slot
 inline constexpr int kMaxSrq = 65536;      // SRQ numbers carry the slot as QP numbers do (DESIGN 2.2)
 inline constexpr int kMaxSrqWr = 32767;    // twice a queue pair's depth, since many share one
