@@ -46,11 +46,9 @@ void fill_basic(ibv_context_ops& ops) {
 void fill_extended(verbs_context& ops) {
   refuse_all(ops.read_counters, ops.attach_counters_point_flow, ops.create_counters, ops.destroy_counters,
              ops.modify_flow_action_esp, ops.destroy_flow_action, ops.create_flow_action_esp,
-             ops.modify_qp_rate_limit, ops.alloc_parent_domain, ops.dealloc_td, ops.alloc_td, ops.modify_cq,
              ops.post_srq_ops, ops.destroy_rwq_ind_table, ops.create_rwq_ind_table, ops.destroy_wq,
-             ops.modify_wq, ops.create_wq, ops.create_cq_ex, ops.ibv_destroy_flow, ops.ABI_placeholder2,
-             ops.ibv_create_flow, ops.ABI_placeholder1, ops.open_qp, ops.create_qp_ex, ops.open_xrcd,
-             ops.close_xrcd);
+             ops.modify_wq, ops.create_wq, ops.ibv_destroy_flow, ops.ABI_placeholder2, ops.ibv_create_flow,
+             ops.ABI_placeholder1, ops.open_qp, ops.open_xrcd, ops.close_xrcd);
   ops.advise_mr = advise_mr;
   ops.alloc_null_mr = alloc_null_mr;
   ops.reg_dm_mr = reg_dm_mr;
@@ -61,6 +59,13 @@ void fill_extended(verbs_context& ops) {
   ops.query_rt_values = query_rt_values;
   ops.create_srq_ex = create_srq_ex;
   ops.get_srq_num = get_srq_num;
+  ops.create_cq_ex = create_cq_ex;
+  ops.modify_cq = modify_cq;
+  ops.create_qp_ex = create_qp_ex;
+  ops.modify_qp_rate_limit = modify_qp_rate_limit;
+  ops.alloc_td = alloc_td;
+  ops.dealloc_td = dealloc_td;
+  ops.alloc_parent_domain = alloc_parent_domain;
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // Completion queues.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "abi/abi.hpp"
+#include "abi/cq.hpp"
 #include "abi/entries.hpp"
 #include "abi/process_state.hpp"
 #include "abi/wait_acks.hpp"
@@ -10,30 +13,44 @@
 namespace verbena::abi {
 namespace {
 
-base::Result<ibv_cq*> create(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
-                             int vector) {
+base::Result<void> check(ibv_context* context, const CqWish& wish) {
+  if (wish.cqe == 0 || wish.cqe > static_cast<uint32_t>(verbs::kMaxCqe))
+    return base::fail(EINVAL, fmt::format("a completion queue has 1 to {} entries, not {}", verbs::kMaxCqe,
+                                          static_cast<int>(wish.cqe)));
+  if (wish.vector >= static_cast<uint32_t>(context->num_comp_vectors))
+    return base::fail(EINVAL, fmt::format("completion vectors are 0 to {}, not {}",
+                                          context->num_comp_vectors - 1, static_cast<int>(wish.vector)));
+  return {};
+}
+
+}  // namespace
+
+base::Result<Cq*> create_cq(ibv_context* context, const CqWish& wish) {
   Context& ours = Context::from(context);
   if (auto ok = ours.usable(); !ok) return std::unexpected(ok.error());
-  if (cqe <= 0 || cqe > verbs::kMaxCqe)
-    return base::fail(EINVAL,
-                      fmt::format("a completion queue has 1 to {} entries, not {}", verbs::kMaxCqe, cqe));
-  if (vector < 0 || vector >= context->num_comp_vectors)
-    return base::fail(
-        EINVAL, fmt::format("completion vectors are 0 to {}, not {}", context->num_comp_vectors - 1, vector));
+  if (auto ok = check(context, wish); !ok) return std::unexpected(ok.error());
   auto data = client::DataPath::current();
   if (!data) return std::unexpected(data.error());
   auto made = std::make_unique<Cq>();
+  ibv_comp_channel* channel = wish.channel;
   auto queue = verbs::CompletionQueue::create(
-      (*data)->process(), {.cqe = cqe,
+      (*data)->process(), {.cqe = static_cast<int>(wish.cqe),
                            .channel = channel != nullptr ? Channel::from(channel).channel.get() : nullptr,
                            .element = &made->ibv,
-                           .events = &ours.open->events()});
+                           .events = &ours.open->events(),
+                           .stamps = wish.stamps,
+                           .ignores_overrun = wish.ignores_overrun,
+                           .allocator = wish.parent.get()});
   if (!queue) return std::unexpected(queue.error());
+  if (wish.domain != nullptr && !wish.domain->hold())
+    return base::fail(EINVAL, "the parent domain was deallocated");
+  made->domain = wish.domain;
+  made->parent = wish.parent;
   made->queue = std::move(*queue);
   made->data = std::move(*data);
   made->ibv.context = context;
   made->ibv.channel = channel;
-  made->ibv.cq_context = cq_context;
+  made->ibv.cq_context = wish.cq_context;
   made->ibv.handle = made->queue->index();
   made->ibv.cqe = made->queue->cqe();
   pthread_mutex_init(&made->ibv.mutex, nullptr);
@@ -43,8 +60,10 @@ base::Result<ibv_cq*> create(ibv_context* context, int cqe, void* cq_context, ib
     ++channel->refcnt;
   }
   hold_context(ours);
-  return &made.release()->ibv;
+  return made.release();
 }
+
+namespace {
 
 base::Result<void> destroy(ibv_cq* ibv) {
   Context& context = Context::from(ibv->context);
@@ -54,7 +73,7 @@ base::Result<void> destroy(ibv_cq* ibv) {
     return base::fail(EBUSY,
                       fmt::format("{} queues still complete into this one: destroy their queue pairs first",
                                   cq.queue->users.load()));
-  cq.queue->leave_channel();  // no event of it is handed out from here on
+  cq.queue->close();  // no event of it is handed out from here on
   context.open->events().forget(reinterpret_cast<uint64_t>(ibv));
   pthread_mutex_lock(&ibv->mutex);
   wait_for_acks(ibv->mutex, ibv->cond, ibv->comp_events_completed, cq.events_handed_out);
@@ -66,7 +85,9 @@ base::Result<void> destroy(ibv_cq* ibv) {
   }
   pthread_cond_destroy(&ibv->cond);
   pthread_mutex_destroy(&ibv->mutex);
+  const auto domain = cq.domain;
   delete &cq;
+  if (domain != nullptr) domain->release();
   release_context(context);
   return {};
 }
@@ -100,8 +121,13 @@ using namespace verbena;
 
 VERBENA_ENTRY ibv_cq* vb_ibv_create_cq(ibv_context* context, int cqe, void* cq_context,
                                        ibv_comp_channel* channel, int comp_vector) noexcept {
-  return abi::or_null(
-      abi::guarded([&] { return abi::create(context, cqe, cq_context, channel, comp_vector); }));
+  const auto made = abi::guarded([&] {
+    return abi::create_cq(context, {.cqe = static_cast<uint32_t>(std::max(cqe, 0)),
+                                    .cq_context = cq_context,
+                                    .channel = channel,
+                                    .vector = static_cast<uint32_t>(comp_vector)});
+  });
+  return made ? &(*made)->ibv : abi::or_null(base::Result<ibv_cq*>(std::unexpected(made.error())));
 }
 VERBENA_SAME_PROTOTYPE(ibv_create_cq);
 

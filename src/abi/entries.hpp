@@ -18,6 +18,13 @@ namespace verbena::abi {
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t attr_size) noexcept;
 int query_port(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t attr_size) noexcept;
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) noexcept;
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) noexcept;
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept;
+int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* attr) noexcept;
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) noexcept;
+int dealloc_td(ibv_td* td) noexcept;
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) noexcept;
 int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept;
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) noexcept;
 int get_srq_num(ibv_srq* srq, uint32_t* number) noexcept;

@@ -8,9 +8,11 @@
 #include <memory>
 
 #include "arena/segment.hpp"
+#include "base/lock.hpp"
 #include "client/data_path.hpp"
 #include "client/devices.hpp"
 #include "verbs/protection_domain.hpp"
+#include "verbs/queue_memory.hpp"
 
 namespace verbena::abi {
 
@@ -50,14 +52,39 @@ struct Context {
 static_assert(offsetof(Context, verbs) == 0);
 static_assert(sizeof(verbs_context) == 648);
 
-// One per ibv_alloc_pd or ibv_import_pd; imports of one domain share it.
+struct Td {
+  ibv_td ibv{};
+  int users = 0;  // parent domains; under state().mutex
+
+  static Td& from(ibv_td* td) { return *reinterpret_cast<Td*>(td); }
+};
+static_assert(offsetof(Td, ibv) == 0);
+
+struct ParentDomain;
+
+// One per ibv_alloc_pd, ibv_import_pd or ibv_alloc_parent_domain; imports of one domain share it.
 struct Pd {
   ibv_pd ibv{};
+  // A parent domain's has the handle of the one it stands for, and counts its own objects.
   std::shared_ptr<verbs::ProtectionDomain> domain;
+  std::shared_ptr<ParentDomain> parent;  // null: none
 
   static Pd& from(ibv_pd* pd) { return *reinterpret_cast<Pd*>(pd); }
 };
 static_assert(offsetof(Pd, ibv) == 0);
+
+// What a parent domain adds: the program's allocator and its thread domain.
+struct ParentDomain final : verbs::QueueAllocator {
+  ibv_pd* ibv = nullptr;  // itself
+  Pd* guarded = nullptr;  // the protection domain that it stands for
+  Td* thread = nullptr;
+  decltype(ibv_parent_domain_init_attr::alloc) alloc = nullptr;
+  decltype(ibv_parent_domain_init_attr::free) free = nullptr;
+  void* context = nullptr;
+
+  [[nodiscard]] base::Result<void*> allocate(size_t size, size_t alignment, verbs::QueueUse use) override;
+  void release(void* memory, verbs::QueueUse use) override;
+};
 
 // Each object below holds what it needs: the context's reference, its domain, its completion queues.
 struct Dm;
@@ -101,23 +128,47 @@ struct Channel {
 static_assert(offsetof(Channel, ibv) == 0);
 
 struct Cq {
-  ibv_cq ibv{};
+  union {
+    ibv_cq_ex ex{};  // begins as an ibv_cq does; its functions are there for ibv_create_cq_ex's only
+    ibv_cq ibv;
+  };
   std::shared_ptr<verbs::CompletionQueue> queue;
   std::shared_ptr<client::DataPath> data;
-  uint32_t events_handed_out = 0;        // by ibv_get_cq_event; under the channel's lock
-  uint32_t async_events_handed_out = 0;  // under ibv.mutex
+  // Of an extended queue, from ibv_start_poll to ibv_end_poll.
+  base::Lock polling;
+  bool one_thread = false;  // IBV_CREATE_CQ_ATTR_SINGLE_THREADED: nobody takes the lock
+  ibv_wc current{};
+  uint64_t current_stamp_ns = 0;
+  std::shared_ptr<verbs::ProtectionDomain> domain;  // the parent domain it was made with, held; else null
+  std::shared_ptr<ParentDomain> parent;             // the same's allocator
+  uint32_t events_handed_out = 0;                   // by ibv_get_cq_event; under the channel's lock
+  uint32_t async_events_handed_out = 0;             // under ibv.mutex
 
   static Cq& from(ibv_cq* cq) { return *reinterpret_cast<Cq*>(cq); }
+  static Cq& from(ibv_cq_ex* cq) { return *reinterpret_cast<Cq*>(cq); }
 };
-static_assert(offsetof(Cq, ibv) == 0);
+static_assert(offsetof(Cq, ibv) == 0 &&
+              offsetof(ibv_cq, async_events_completed) == offsetof(ibv_cq_ex, async_events_completed));
+
+class RequestBuilder;
 
 struct Qp {
-  ibv_qp ibv{};
+  union {
+    ibv_qp_ex ex{};  // its functions are there for queue pairs made with IBV_QP_INIT_ATTR_SEND_OPS_FLAGS only
+    ibv_qp ibv;
+  };
+  void* newer_operations[8]{};              // where newer headers than this build's have more functions: null
+  std::unique_ptr<RequestBuilder> builder;  // of ibv_wr_start; null: no extended queue pair
+  std::shared_ptr<ParentDomain> parent;     // whose allocator its queues use; null: none
+  ibv_ece ece{};                            // what ibv_set_ece left
   std::shared_ptr<verbs::QueuePair> queue_pair;
   std::shared_ptr<client::DataPath> data;
   uint32_t async_events_handed_out = 0;  // under ibv.mutex
 
+  Qp();
+  ~Qp();
   static Qp& from(ibv_qp* qp) { return *reinterpret_cast<Qp*>(qp); }
+  static Qp& from(ibv_qp_ex* qp) { return *reinterpret_cast<Qp*>(qp); }
 };
 static_assert(offsetof(Qp, ibv) == 0);
 
@@ -130,6 +181,9 @@ struct Srq {
   static Srq& from(ibv_srq* srq) { return *reinterpret_cast<Srq*>(srq); }
 };
 static_assert(offsetof(Srq, ibv) == 0);
+
+// ibv_dealloc_pd of a parent domain. EBUSY while objects made with it exist.
+[[nodiscard]] base::Result<void> free_parent_domain(ibv_pd* pd);
 
 // Fills every operation slot: ours where there is one, else a refusal by that operation's own convention.
 void fill_operations(verbs_context& verbs);

@@ -43,6 +43,7 @@ base::Result<ibv_pd*> import(ibv_context* context, uint32_t handle) {
 
 base::Result<void> deallocate(ibv_pd* pd) {
   if (auto ok = Context::from(pd->context).usable(); !ok) return ok;
+  if (Pd::from(pd).parent != nullptr) return free_parent_domain(pd);
   {
     ProcessState& process = state();
     const std::lock_guard lock(process.mutex);

@@ -4,12 +4,35 @@
 #include "abi/abi.hpp"
 #include "abi/entries.hpp"
 #include "abi/process_state.hpp"
+#include "abi/qp.hpp"
+#include "abi/request_builder.hpp"
 #include "abi/wait_acks.hpp"
 
 namespace verbena::abi {
 namespace {
 
-base::Result<void> check(const ibv_pd& pd, const ibv_qp_init_attr& attr) {
+constexpr uint32_t kKnownMask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+                                IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+// What only ibv_create_qp_ex can ask for.
+base::Result<void> check_extensions(const ibv_qp_init_attr_ex& attr) {
+  if ((attr.comp_mask & ~kKnownMask) != 0)
+    return base::fail(EOPNOTSUPP, fmt::format("comp_mask 0x{:x}: receive-side scaling and indirection tables "
+                                              "belong to raw packets, which aren't there",
+                                              attr.comp_mask));
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr)
+    return base::fail(EINVAL, "a queue pair needs a protection domain");
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0)
+    return base::fail(EOPNOTSUPP,
+                      fmt::format("create_flags 0x{:x}: none of them is there", attr.create_flags));
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) != 0 && attr.max_tso_header != 0)
+    return base::fail(EOPNOTSUPP, "segmentation of TCP belongs to raw packets, which aren't there");
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0)
+    return check_operations(attr.qp_type, attr.send_ops_flags);
+  return {};
+}
+
+base::Result<void> check(const ibv_qp_init_attr_ex& attr) {
   switch (attr.qp_type) {
     case IBV_QPT_RC:
     case IBV_QPT_UC:
@@ -26,17 +49,21 @@ base::Result<void> check(const ibv_pd& pd, const ibv_qp_init_attr& attr) {
                         fmt::format("{} is no type of queue pair: use IBV_QPT_RC, IBV_QPT_UC or IBV_QPT_UD",
                                     static_cast<int>(attr.qp_type)));
   }
-  if (attr.srq != nullptr && attr.srq->context != pd.context)
+  if (attr.srq != nullptr && attr.pd != nullptr && attr.srq->context != attr.pd->context)
     return base::fail(EINVAL, "the shared receive queue is of another context than the protection domain");
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr)
     return base::fail(EINVAL, "a queue pair needs a completion queue for its sends and one for its receives");
   return {};
 }
 
-base::Result<ibv_qp*> create(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  Context& context = Context::from(pd->context);
+}  // namespace
+
+base::Result<Qp*> create_qp(ibv_context* ibv_context, ibv_qp_init_attr_ex& attr) {
+  Context& context = Context::from(ibv_context);
   if (auto ok = context.usable(); !ok) return std::unexpected(ok.error());
-  if (auto ok = check(*pd, *attr); !ok) return std::unexpected(ok.error());
+  if (auto ok = check(attr); !ok) return std::unexpected(ok.error());
+  if (auto ok = check_extensions(attr); !ok) return std::unexpected(ok.error());
+  ibv_pd* pd = attr.pd;
   auto data = client::DataPath::current();
   if (!data) return std::unexpected(data.error());
   auto domain = Pd::from(pd).domain;
@@ -44,38 +71,46 @@ base::Result<ibv_qp*> create(ibv_pd* pd, ibv_qp_init_attr* attr) {
   auto made = std::make_unique<Qp>();
   auto queue_pair = verbs::QueuePair::create(
       (*data)->process(), {.domain = domain,
-                           .send_cq = Cq::from(attr->send_cq).queue,
-                           .recv_cq = Cq::from(attr->recv_cq).queue,
-                           .type = attr->qp_type,
-                           .caps = attr->cap,
-                           .signal_all = attr->sq_sig_all != 0,
+                           .send_cq = Cq::from(attr.send_cq).queue,
+                           .recv_cq = Cq::from(attr.recv_cq).queue,
+                           .type = attr.qp_type,
+                           .caps = attr.cap,
+                           .signal_all = attr.sq_sig_all != 0,
                            .paths = std::make_shared<client::DevicePaths>(*data, *context.open),
                            .events = &context.open->events(),
                            .element = &made->ibv,
-                           .srq = attr->srq != nullptr ? Srq::from(attr->srq).queue : nullptr});
+                           .srq = attr.srq != nullptr ? Srq::from(attr.srq).queue : nullptr,
+                           .allocator = Pd::from(pd).parent.get()});
   if (!queue_pair) {
     domain->release();
     return std::unexpected(queue_pair.error());
   }
   made->queue_pair = std::move(*queue_pair);
   made->data = std::move(*data);
-  attr->cap = made->queue_pair->caps();
+  made->parent = Pd::from(pd).parent;
+  attr.cap = made->queue_pair->caps();
   ibv_qp& ibv = made->ibv;
-  ibv.context = pd->context;
-  ibv.qp_context = attr->qp_context;
+  ibv.context = ibv_context;
+  ibv.qp_context = attr.qp_context;
   ibv.pd = pd;
-  ibv.send_cq = attr->send_cq;
-  ibv.recv_cq = attr->recv_cq;
-  ibv.srq = attr->srq;
+  ibv.send_cq = attr.send_cq;
+  ibv.recv_cq = attr.recv_cq;
+  ibv.srq = attr.srq;
   ibv.qp_num = made->queue_pair->number().value;
   ibv.handle = ibv.qp_num & 0xffff;
   ibv.state = IBV_QPS_RESET;
-  ibv.qp_type = attr->qp_type;
+  ibv.qp_type = attr.qp_type;
   pthread_mutex_init(&ibv.mutex, nullptr);
   pthread_cond_init(&ibv.cond, nullptr);
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0) {
+    made->builder = std::make_unique<RequestBuilder>(attr.cap.max_send_sge, attr.cap.max_inline_data);
+    fill_builder_functions(made->ex);
+  }
   hold_context(context);
-  return &made.release()->ibv;
+  return made.release();
 }
+
+namespace {
 
 base::Result<void> destroy(ibv_qp* ibv) {
   Context& context = Context::from(ibv->context);
@@ -132,6 +167,11 @@ int post_send(ibv_qp* qp, ibv_send_wr* requests, ibv_send_wr** bad) noexcept {
   return Qp::from(qp).queue_pair->post_send(requests, bad);
 }
 
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept {
+  const auto made = guarded([&] { return create_qp(context, *attr); });
+  return made ? &(*made)->ibv : or_null(base::Result<ibv_qp*>(std::unexpected(made.error())));
+}
+
 int post_recv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) noexcept {
   if (!Qp::from(qp).data->usable()) return refuse_stale(requests, bad);
   return Qp::from(qp).queue_pair->post_recv(requests, bad);
@@ -142,7 +182,18 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) noexcept {
 using namespace verbena;
 
 VERBENA_ENTRY ibv_qp* vb_ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) noexcept {
-  return abi::or_null(abi::guarded([&] { return abi::create(pd, attr); }));
+  ibv_qp_init_attr_ex extended{.qp_context = attr->qp_context,
+                               .send_cq = attr->send_cq,
+                               .recv_cq = attr->recv_cq,
+                               .srq = attr->srq,
+                               .cap = attr->cap,
+                               .qp_type = attr->qp_type,
+                               .sq_sig_all = attr->sq_sig_all,
+                               .comp_mask = IBV_QP_INIT_ATTR_PD,
+                               .pd = pd};
+  ibv_qp* made = abi::create_qp_ex(pd->context, &extended);
+  attr->cap = extended.cap;
+  return made;
 }
 VERBENA_SAME_PROTOTYPE(ibv_create_qp);
 

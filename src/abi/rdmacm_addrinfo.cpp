@@ -86,13 +86,20 @@ List entry_of(const rdma_addrinfo& wanted, bool passive, const sockaddr* address
   return made;
 }
 
-// Without a node or service the hints bring the addresses.
+// Without a node or service the hints bring the addresses; one is enough (a multicast group is named as the
+// source).
 int from_hints(const rdma_addrinfo& wanted, List& list) {
-  const bool passive = (wanted.ai_flags & RAI_PASSIVE) != 0;
-  const sockaddr* address = passive ? wanted.ai_src_addr : wanted.ai_dst_addr;
-  const socklen_t length = passive ? wanted.ai_src_len : wanted.ai_dst_len;
-  if (address == nullptr || length < sizeof(sa_family_t)) return EAI_NONAME;
-  list = entry_of(wanted, passive, address, length, nullptr);
+  const auto there = [](const sockaddr* address, socklen_t length) {
+    return address != nullptr && length >= sizeof(sa_family_t);
+  };
+  const bool has_source = there(wanted.ai_src_addr, wanted.ai_src_len);
+  const bool has_target = there(wanted.ai_dst_addr, wanted.ai_dst_len);
+  if (!has_source && !has_target) return EAI_NONAME;
+  if (has_target) {
+    list = entry_of(wanted, false, wanted.ai_dst_addr, wanted.ai_dst_len, nullptr);
+  } else {
+    list = entry_of(wanted, true, wanted.ai_src_addr, wanted.ai_src_len, nullptr);
+  }
   return 0;
 }
 

@@ -11,7 +11,9 @@
 namespace verbena::abi {
 namespace {
 
-constexpr uint8_t kRnrTimer = 12;           // 0.64 ms; IBA's 0 would be 655 ms
+// 20 ms: with few retries a peer that has to be scheduled before it posts its receive still gets there. The
+// kernel gives IBA's 0, 655 ms.
+constexpr uint8_t kRnrTimer = 22;
 constexpr uint8_t kDefaultAckTimeout = 16;  // 268 ms, where the peer told none
 
 base::Result<void> modify(ibv_qp* qp, ibv_qp_attr& attributes, int mask) {

@@ -25,9 +25,8 @@ arena::RingShape shape_for(int cqe) {
   return {slots, std::clamp(slots * 256, kLeastPayload, kMostPayload)};
 }
 
-int rounded(int cqe) {
-  return static_cast<int>(std::bit_ceil(static_cast<uint32_t>(std::max(cqe, 16)) + 1) - 1);
-}
+// As adapters do: a power of two, one place of it spare.
+int rounded(int cqe) { return static_cast<int>(std::bit_ceil(static_cast<uint32_t>(cqe) + 1) - 1); }
 
 }  // namespace
 
@@ -39,6 +38,10 @@ base::Result<std::shared_ptr<CompletionQueue>> CompletionQueue::create(Process& 
   const auto index = process.claim_cq();
   if (!index) return std::unexpected(index.error());
   std::shared_ptr<CompletionQueue> queue(new CompletionQueue(process, config, *index));
+  if (config.allocator != nullptr) {
+    const auto reserved = queue->waiting_.reserve(*config.allocator, static_cast<uint32_t>(queue->cqe()));
+    if (!reserved) return std::unexpected(reserved.error());
+  }
   auto& entry = process.arena().cq(*index);
   auto& bell = process.arena().bell(*index);
   bell.armed.set(0);
@@ -54,20 +57,23 @@ base::Result<std::shared_ptr<CompletionQueue>> CompletionQueue::create(Process& 
   return queue;
 }
 
-void CompletionQueue::leave_channel() {
+void CompletionQueue::close() {
   process_.arena().cq(index_).channel.release(-1);
   const std::lock_guard lock(lock_);
   if (config_.channel != nullptr) config_.channel->leave(token_);
   config_.channel = nullptr;
+  waiting_ = {};
 }
 
 CompletionQueue::~CompletionQueue() {
-  leave_channel();
+  close();
   for (const auto& source : sources_) process_.retire(source.ring);
   process_.release_cq(index_);
 }
 
-int CompletionQueue::poll(int count, ibv_wc* completions) {
+uint64_t CompletionQueue::stamp() const { return config_.stamps ? static_cast<uint64_t>(base::now().ns) : 0; }
+
+int CompletionQueue::poll(int count, ibv_wc* completions, uint64_t* stamps_ns) {
   polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   int taken = 0;
   for (bool worked = false;;) {
@@ -75,7 +81,8 @@ int CompletionQueue::poll(int count, ibv_wc* completions) {
     {
       const std::lock_guard lock(lock_);
       if (overrun_) return -1;
-      taken += poll_locked(count - taken, completions + taken, failures);
+      taken += poll_locked(count - taken, completions + taken,
+                           stamps_ns != nullptr ? stamps_ns + taken : nullptr, failures);
     }
     if (!failures.empty()) [[unlikely]] {
       conclude(failures);  // and what it flushed is taken, too
@@ -110,10 +117,11 @@ void CompletionQueue::wait_politely() {
   if (empty > kPatience && empty % kEvery == 0) ::sched_yield();
 }
 
-int CompletionQueue::poll_locked(int count, ibv_wc* completions, Failures& failures) {
+int CompletionQueue::poll_locked(int count, ibv_wc* completions, uint64_t* stamps_ns, Failures& failures) {
   int taken = 0;
   while (taken < count && !waiting_.empty()) {
-    const ibv_wc& next = completions[taken++] = waiting_.front();
+    if (stamps_ns != nullptr) stamps_ns[taken] = waiting_.front().stamp_ns;
+    const ibv_wc& next = completions[taken++] = waiting_.front().completion;
     waiting_.pop_front();
     if (auto* queue_pair = process_.find_qp(next.qp_num)) queue_pair->on_polled(next);
   }
@@ -121,7 +129,10 @@ int CompletionQueue::poll_locked(int count, ibv_wc* completions, Failures& failu
   for (size_t i = 0; i < sources && taken < count; ++i) {
     Source& source = sources_[next_source_];
     while (taken < count && source.consumer.ready())
-      if (take_record(source, completions[taken], failures)) ++taken;
+      if (take_record(source, completions[taken], failures)) {
+        if (stamps_ns != nullptr) stamps_ns[taken] = stamp();
+        ++taken;
+      }
     // Another one is first next time: no peer's stream keeps the others waiting.
     if (++next_source_ >= sources) next_source_ = 0;
   }
@@ -184,14 +195,58 @@ void CompletionQueue::push_locked(const ibv_wc& completion, bool solicited) {
   if (arm == static_cast<uint32_t>(arena::CqArm::kSolicited) && !solicited &&
       completion.status == IBV_WC_SUCCESS)
     return;
+  if (moderation_.on() && held_back_locked(completion)) return;
   if (armed.atomic().exchange(0) != 0) config_.channel->ring(token_);
+}
+
+void CompletionQueue::moderate(uint32_t count, base::Duration period) {
+  const std::lock_guard lock(lock_);
+  // What is held back under the old rule rings as soon as somebody looks: the alarm is due by then.
+  if (moderation_.holds() && process_.arena().bell(index_).armed.atomic().exchange(0) != 0 &&
+      config_.channel != nullptr)
+    config_.channel->ring(token_);
+  moderation_.set(count, period);
+  if (alarm_ == nullptr) {
+    alarm_ = std::make_shared<Alarm>();
+    alarm_->queue = weak_from_this();
+  }
+}
+
+bool CompletionQueue::held_back_locked(const ibv_wc& completion) {
+  if (completion.status != IBV_WC_SUCCESS) {
+    moderation_.forget();
+    return false;
+  }
+  if (moderation_.add(base::now())) return false;
+  process_.pending().add(alarm_, moderation_.due());
+  return true;
+}
+
+base::Instant CompletionQueue::Alarm::go_on(base::Instant now) {
+  const auto held = queue.lock();
+  if (!held) return kNever;
+  const std::lock_guard lock(held->lock_);
+  if (!held->moderation_.holds()) return kNever;
+  if (!held->moderation_.expire(now)) return held->moderation_.due();
+  if (held->config_.channel != nullptr &&
+      held->process_.arena().bell(held->index_).armed.atomic().exchange(0) != 0)
+    held->config_.channel->ring(held->token_);
+  return kNever;
 }
 
 void CompletionQueue::queue_locked(const ibv_wc& completion) {
   if (overrun_) return;
-  if (waiting_.size() >= static_cast<size_t>(cqe() + slack.load(std::memory_order_relaxed)))
-    return overrun_locked();
-  waiting_.push_back(completion);
+  if (waiting_.size() >= static_cast<size_t>(cqe() + slack.load(std::memory_order_relaxed))) {
+    if (!config_.ignores_overrun) return overrun_locked();
+    drop_oldest_locked();
+  }
+  if (!waiting_.push_back(completion, stamp())) overrun_locked();
+}
+
+void CompletionQueue::drop_oldest_locked() {
+  const ibv_wc oldest = waiting_.front().completion;
+  waiting_.pop_front();
+  if (auto* queue_pair = process_.find_qp(oldest.qp_num)) queue_pair->on_polled(oldest);
 }
 
 // More completions than the program said there would be: the queue is lost (DESIGN 2.8).
@@ -206,9 +261,7 @@ void CompletionQueue::overrun_locked() {
   process_.fail_users_later(*this);
 }
 
-void CompletionQueue::forget_locked(uint32_t qpn) {
-  std::erase_if(waiting_, [&](const ibv_wc& completion) { return completion.qp_num == qpn; });
-}
+void CompletionQueue::forget_locked(uint32_t qpn) { waiting_.erase_of(qpn); }
 
 void CompletionQueue::arm(bool solicited_only) {
   auto& armed = process_.arena().bell(index_).armed.atomic();

@@ -5,7 +5,6 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -14,7 +13,10 @@
 #include "base/numbers.hpp"
 #include "base/result.hpp"
 #include "verbs/completion_channel.hpp"
+#include "verbs/event_moderation.hpp"
 #include "verbs/event_queue.hpp"
+#include "verbs/waiting_completions.hpp"
+#include "verbs/work_list.hpp"
 
 namespace verbena::verbs {
 
@@ -30,15 +32,19 @@ struct InboundRing {
   arena::RingShape shape;
 };
 
-class CompletionQueue {
+class CompletionQueue : public std::enable_shared_from_this<CompletionQueue> {
  public:
   struct Config {
     int cqe = 0;
     CompletionChannel* channel = nullptr;
     void* element = nullptr;       // what channel and asynchronous events name: the program's ibv_cq
     EventQueue* events = nullptr;  // its device's
+    bool stamps = false;           // completions are told when they came
+    // The program promises that it never overflows; if it does all the same, the oldest are lost, silently.
+    bool ignores_overrun = false;
+    QueueAllocator* allocator = nullptr;  // the program's; outlives the queue
   };
-  // ENOMEM: too many.
+  // ENOMEM: too many, or no memory.
   [[nodiscard]] static base::Result<std::shared_ptr<CompletionQueue>> create(Process& process,
                                                                              const Config& config);
   ~CompletionQueue();
@@ -46,11 +52,14 @@ class CompletionQueue {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   // The program's side; any thread.
-  [[nodiscard]] int poll(int count, ibv_wc* completions);
+  // `stamps_ns`, if given: when each completed, on the monotonic clock; Config::stamps must be set.
+  [[nodiscard]] int poll(int count, ibv_wc* completions, uint64_t* stamps_ns = nullptr);
   void arm(bool solicited_only);
   [[nodiscard]] int cqe() const { return cqe_.load(std::memory_order_relaxed); }
   // EINVAL: more completions wait than would fit.
   [[nodiscard]] base::Result<void> resize(int cqe);
+  // An event only for `count` completions, or `period` after the first of them.
+  void moderate(uint32_t count, base::Duration period);
 
   // Queue pairs' side.
   // The program posted: as good a sign as a poll that it sees to its own progress.
@@ -78,8 +87,9 @@ class CompletionQueue {
   void push_locked(const ibv_wc& completion, bool solicited);
   void forget_locked(uint32_t qpn);
 
-  // Before it is destroyed: its channel hands out no event of it any more.
-  void leave_channel();
+  // Before it is destroyed: its channel hands out no event of it any more, and memory of the program's goes
+  // back on this thread.
+  void close();
 
   [[nodiscard]] uint16_t index() const { return index_; }
   [[nodiscard]] void* element() const { return config_.element; }
@@ -100,7 +110,7 @@ class CompletionQueue {
 
   CompletionQueue(Process& process, const Config& config, uint16_t index);
   void wait_politely();
-  [[nodiscard]] int poll_locked(int count, ibv_wc* completions, Failures& failures);
+  [[nodiscard]] int poll_locked(int count, ibv_wc* completions, uint64_t* stamps_ns, Failures& failures);
   // True: a completion was written.
   bool take_record(Source& source, ibv_wc& completion, Failures& failures);
   void merge_locked(Failures& failures);
@@ -108,6 +118,14 @@ class CompletionQueue {
   void postpone(const Failures& failures);
   void queue_locked(const ibv_wc& completion);
   void overrun_locked();
+  void drop_oldest_locked();
+  [[nodiscard]] uint64_t stamp() const;
+  // What waits for the end of a moderation's period; WorkList calls it.
+  struct Alarm final : Pending {
+    std::weak_ptr<CompletionQueue> queue;
+    base::Instant go_on(base::Instant now) override;
+  };
+  [[nodiscard]] bool held_back_locked(const ibv_wc& completion);
 
   Process& process_;
   Config config_;
@@ -118,7 +136,9 @@ class CompletionQueue {
   std::atomic<uint32_t> empty_polls_ = 0;  // in a row
 
   base::Lock lock_;
-  std::deque<ibv_wc> waiting_;
+  WaitingCompletions waiting_;
+  EventModeration moderation_;
+  std::shared_ptr<Alarm> alarm_;  // from the first moderation on
   std::vector<Source> sources_;
   size_t next_source_ = 0;
   bool overrun_ = false;

@@ -6,11 +6,14 @@
 #include <cstdint>
 
 #include "arena/device_table.hpp"
+#include "arena/process_segments.hpp"
 
 namespace verbena::verbs {
 
-// Identity. No vendor gave us an id, and programs take 0 for "none": no vendor's workarounds fit us.
-inline constexpr uint32_t kVendorId = 0;
+// Identity: "VBN" where an adapter has its maker's OUI. The locally administered bit is set in it, so it is
+// no maker's, and no maker's workarounds are taken for ours. Not 0: Debian's pyverbs suite takes that for a
+// fault.
+inline constexpr uint32_t kVendorId = 0x56424e;
 // perftest knows by a list of part numbers which devices take inline data, and goes on without for all
 // others. 1824 is on it with no workaround attached.
 inline constexpr uint32_t kVendorPartId = 1824;
@@ -22,7 +25,7 @@ inline constexpr uint64_t kMaxMrSize = UINT64_MAX;
 inline constexpr uint64_t kPageSizeCap = ~uint64_t{4095};
 inline constexpr int kMaxMw = 1 << 18;
 // With the windows they fill a process's key table, whose first place stays empty.
-inline constexpr int kMaxMr = (1 << 20) - kMaxMw - 1;
+inline constexpr int kMaxMr = static_cast<int>(arena::kMrEntries) - kMaxMw - 1;
 inline constexpr int kMaxPd = 1 << 16;             // a domain is a few words; the limit only catches leaks
 inline constexpr uint64_t kMaxDmBytes = 16 << 20;  // device memory of a process, in all
 
@@ -33,11 +36,12 @@ inline constexpr uint32_t kOdpUc = kOdpUd | IBV_ODP_SUPPORT_WRITE;
 inline constexpr uint32_t kOdpRc = kOdpUc | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
 
 // Queues.
-inline constexpr int kMaxQp = 65535;       // 16 bits of a QP number are the process's own (DESIGN 2.2)
-inline constexpr int kMaxQpWr = 16384;     // per queue; a ring of that depth still fits a few MiB
-inline constexpr int kMaxSge = 32;         // scatter elements of a send or receive
-inline constexpr int kMaxSgeRd = 32;       // an RDMA READ scatters as freely
-inline constexpr int kMaxCq = 65536;       // one for each queue pair is enough for every program known
+// 16 bits of a QP number are the process's own (DESIGN 2.2); 0 and 1 are special everywhere.
+inline constexpr int kMaxQp = static_cast<int>(arena::kQpEntries) - 2;
+inline constexpr int kMaxQpWr = 16384;  // per queue; a ring of that depth still fits a few MiB
+inline constexpr int kMaxSge = 32;      // scatter elements of a send or receive
+inline constexpr int kMaxSgeRd = 32;    // an RDMA READ scatters as freely
+inline constexpr int kMaxCq = static_cast<int>(arena::kCqBells);  // one for each queue pair, and more
 inline constexpr int kMaxCqe = 4'194'303;  // 2^22 less one, so that a count of entries fits with a spare slot
 inline constexpr int kMaxSrq = 65536;      // SRQ numbers carry the slot as QP numbers do (DESIGN 2.2)
 inline constexpr int kMaxSrqWr = 32767;    // twice a queue pair's depth, since many share one

@@ -165,6 +165,7 @@ base::Result<void> MemoryRegions::remove(uint32_t key) {
   const uint32_t index = key >> 8;
   {
     const std::lock_guard lock(mutex_);
+    if (static_cast<uint8_t>(arena_.mr(index).word.get()) != static_cast<uint8_t>(key)) return {};
     if (auto ok = withdraw(index, "ibv_dereg_mr"); !ok) return ok;
   }
   if (settle_) settle_();
@@ -184,6 +185,15 @@ bool MemoryRegions::accesses(uint32_t key, base::Slot by) const {
   for (unsigned lane = 0; lane < arena::kHazardLanes; ++lane)
     if (names(arena_.hazards(by, lane))) return true;
   return false;
+}
+
+base::Result<uint32_t> MemoryRegions::find(uint32_t handle, uint32_t domain) {
+  const std::lock_guard lock(mutex_);
+  const bool known = handle != 0 && handle < next_;
+  const auto tag = known ? static_cast<uint8_t>(arena_.mr(handle).word.get()) : uint8_t{0};
+  if (tag == 0 || arena_.mr(handle).domain.get() != domain)
+    return base::fail(ENOENT, fmt::format("no memory region with handle {} is in this domain", handle));
+  return handle << 8 | tag;
 }
 
 bool MemoryRegions::accessed(uint32_t index, base::Slot& by) const {

@@ -38,8 +38,11 @@ class MemoryRegions {
   [[nodiscard]] base::Result<uint32_t> add_null(uint32_t domain);
   // What changes is what `mask` says (ibv_rereg_mr_flags); the key stays. Waits as remove() does.
   [[nodiscard]] base::Result<void> change(uint32_t key, int mask, const RegionRequest& request);
-  // Waits until nobody accesses the region any more (DESIGN 2.3). EBUSY: windows are bound to it.
+  // Waits until nobody accesses the region any more (DESIGN 2.3). EBUSY: windows are bound to it. A key that
+  // is gone already, as by another import of the region, stays gone.
   base::Result<void> remove(uint32_t key);
+  // The key of a region by what ibv_mr shows as its handle. ENOENT: that domain has none.
+  [[nodiscard]] base::Result<uint32_t> find(uint32_t handle, uint32_t domain);
 
   // Waits for our own threads that are placing messages: they hold a completion queue's lock, no hazard word.
   void set_settle(std::function<void()> settle) { settle_ = std::move(settle); }

@@ -62,6 +62,19 @@ int SendQueue::prepare(const ibv_send_wr& from, SendRequest& request, ibv_mw_typ
   return 0;
 }
 
+int SendQueue::check_all(ibv_send_wr* requests, ibv_send_wr** bad, ibv_mw_type windows) {
+  uint32_t places = outstanding();
+  for (ibv_send_wr* next = requests; next != nullptr; next = next->next, ++places) {
+    SendRequest request;
+    int error = state_ == SendState::kRefuses ? EINVAL : prepare(*next, request, windows);
+    if (error == 0 && places >= limits_.requests) error = ENOMEM;
+    if (error == 0) continue;
+    if (bad != nullptr) *bad = next;
+    return error;
+  }
+  return 0;
+}
+
 int SendQueue::prepare_datagram(const ibv_send_wr& from, SendRequest& request) {
   if (from.wr.ud.ah == nullptr || from.wr.ud.remote_qpn > 0xffffff) return EINVAL;
   const AddressVector& vector = AddressHandle::from(from.wr.ud.ah).vector;

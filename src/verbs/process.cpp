@@ -113,7 +113,11 @@ void Process::refresh_shared_later() {
 
 void Process::add(const std::shared_ptr<CompletionQueue>& queue) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(queues_, [](const auto& known) { return known.expired(); });
+  // Those that are gone are swept out now and then: each time would make many queues slow to create.
+  if (queues_.size() >= sweep_at_) {
+    std::erase_if(queues_, [](const auto& known) { return known.expired(); });
+    sweep_at_ = std::max<size_t>(64, 2 * queues_.size());
+  }
   queues_.push_back(queue);
 }
 

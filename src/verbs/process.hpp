@@ -137,6 +137,7 @@ class Process {
   std::multimap<uint64_t, uint64_t> spare_claims_;  // size to offset
   bool refresh_due_ = false;
   std::vector<std::weak_ptr<CompletionQueue>> queues_;
+  size_t sweep_at_ = 64;  // entries of queues_
   std::vector<InboundRing> retired_;
   uint32_t last_ring_id_ = 0;
   std::atomic<bool> failing_any_ = false;

@@ -41,14 +41,17 @@ base::Result<std::shared_ptr<ProtectionDomain>> ProtectionDomains::find(std::str
   return found->second;
 }
 
-base::Result<void> ProtectionDomains::deallocate(ProtectionDomain& domain) {
+base::Result<void> ProtectionDomain::close() {
   uint32_t users = 0;
-  if (!domain.users_.compare_exchange_strong(users, ProtectionDomain::kClosed, std::memory_order_acq_rel)) {
-    if (users == ProtectionDomain::kClosed)
-      return base::fail(ENOENT, fmt::format("protection domain {} was deallocated before", domain.handle()));
-    return base::fail(EBUSY, fmt::format("protection domain {} still has {} objects: destroy them first",
-                                         domain.handle(), users));
-  }
+  if (users_.compare_exchange_strong(users, kClosed, std::memory_order_acq_rel)) return {};
+  if (users == kClosed)
+    return base::fail(ENOENT, fmt::format("protection domain {} was deallocated before", handle_));
+  return base::fail(
+      EBUSY, fmt::format("protection domain {} still has {} objects: destroy them first", handle_, users));
+}
+
+base::Result<void> ProtectionDomains::deallocate(ProtectionDomain& domain) {
+  if (auto closed = domain.close(); !closed) return closed;
   by_handle_.erase(domain.handle());
   return {};
 }

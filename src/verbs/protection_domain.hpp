@@ -23,9 +23,10 @@ class ProtectionDomain {
   // already.
   [[nodiscard]] bool hold();
   void release();
+  // No object holds it, and none will. EBUSY; ENOENT: it was closed before.
+  [[nodiscard]] base::Result<void> close();
 
  private:
-  friend class ProtectionDomains;
   static constexpr uint32_t kClosed = UINT32_MAX;
 
   std::string device_;  // domains of different devices never mix

@@ -54,8 +54,11 @@ base::Result<std::shared_ptr<QueuePair>> QueuePair::create(Process& process, Con
   const SendLimits limits{.requests = asked.max_send_wr,
                           .pieces = std::max(asked.max_send_sge, 1u),
                           .inline_bytes = std::max(asked.max_inline_data, 64u)};
+  auto storage =
+      QueueMemory::make(made->config_.allocator, SendQueue::storage_size(limits), QueueUse::kSendQueue);
+  if (!storage) return std::unexpected(storage.error());
   made->send_ = std::make_shared<SendQueue>(*made, made->config_.send_cq, process.pending(), limits,
-                                            made->config_.signal_all);
+                                            made->config_.signal_all, std::move(*storage));
   // Rounded up, as adapters do; never less than was asked for.
   made->caps_ = {.max_send_wr = made->send_->limits().requests,
                  .max_recv_wr = made->receive_ ? made->receive_->capacity() : 0,
@@ -276,9 +279,9 @@ void QueuePair::query(ibv_qp_attr& attributes) {
   attributes.sq_draining = state() == IBV_QPS_SQD && !send_->idle() ? 1 : 0;
 }
 
-int QueuePair::post_send(ibv_send_wr* requests, ibv_send_wr** bad) {
+int QueuePair::post_send(ibv_send_wr* requests, ibv_send_wr** bad, bool all) {
   ibv_send_wr* refused = nullptr;
-  const int error = send_->post(requests, &refused);
+  const int error = send_->post(requests, &refused, {.all = all});
   if (error != 0) [[unlikely]] {
     if (bad != nullptr) *bad = refused;
     explain_refused_send(*this, *refused, error);
@@ -292,7 +295,7 @@ int QueuePair::bind_window(ibv_mw& window, const ibv_mw_bind& bind, uint32_t key
   request.opcode = IBV_WR_BIND_MW;
   request.send_flags = bind.send_flags;
   request.bind_mw = {.mw = &window, .rkey = key, .bind_info = bind.bind_info};
-  const int error = send_->post(&request, nullptr, IBV_MW_TYPE_1);
+  const int error = send_->post(&request, nullptr, {.windows = IBV_MW_TYPE_1});
   if (error != 0) explain_refused_send(*this, request, error);
   return error;
 }

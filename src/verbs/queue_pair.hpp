@@ -66,6 +66,7 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
     EventQueue* events = nullptr;
     void* element = nullptr;                            // what events name: the program's ibv_qp
     std::shared_ptr<SharedReceiveQueue> srq = nullptr;  // null: it has receives of its own
+    QueueAllocator* allocator = nullptr;                // the program's; outlives the queue pair
   };
   // EINVAL: caps that the device doesn't have; ENOMEM.
   [[nodiscard]] static base::Result<std::shared_ptr<QueuePair>> create(Process& process, Config config);
@@ -76,7 +77,8 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   // The program's side; any thread.
   [[nodiscard]] base::Result<void> modify(const ibv_qp_attr& wanted, int mask);
   void query(ibv_qp_attr& attributes);
-  [[nodiscard]] int post_send(ibv_send_wr* requests, ibv_send_wr** bad);
+  // `all`: none is posted if one is refused.
+  [[nodiscard]] int post_send(ibv_send_wr* requests, ibv_send_wr** bad, bool all = false);
   // ibv_bind_mw: a window of type 1. `key` is its next one.
   [[nodiscard]] int bind_window(ibv_mw& window, const ibv_mw_bind& bind, uint32_t key);
   [[nodiscard]] int post_recv(ibv_recv_wr* requests, ibv_recv_wr** bad);

@@ -48,6 +48,8 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
   }
 }
 
+uint32_t places(const SendLimits& limits) { return std::bit_ceil(std::max(limits.requests, kLeastRequests)); }
+
 // What goes through a ring, or is as short, may run under the queue's lock. Taking a window back may wait.
 bool is_short(const SendRequest& request) {
   return request.length <= Responder::kLongestInRing && !stays_here(request.opcode);
@@ -55,17 +57,23 @@ bool is_short(const SendRequest& request) {
 
 }  // namespace
 
+size_t SendQueue::stride(const SendLimits& limits) {
+  return (sizeof(Stored) + std::max<size_t>(limits.pieces * sizeof(ibv_sge), limits.inline_bytes) + 15) &
+         ~size_t{15};
+}
+
+size_t SendQueue::storage_size(const SendLimits& limits) { return stride(limits) * places(limits); }
+
 SendQueue::SendQueue(QueuePair& owner, std::shared_ptr<CompletionQueue> completions, WorkList& pending,
-                     const SendLimits& limits, bool signal_all)
+                     const SendLimits& limits, bool signal_all, QueueMemory storage)
     : owner_(&owner),
       completions_(std::move(completions)),
       pending_(pending),
       limits_(limits),
       signal_all_(signal_all),
-      stride_((sizeof(Stored) + std::max<size_t>(limits.pieces * sizeof(ibv_sge), limits.inline_bytes) + 15) &
-              ~size_t{15}),
-      mask_(std::bit_ceil(std::max(limits.requests, kLeastRequests)) - 1),
-      storage_(stride_ * (mask_ + 1)),
+      stride_(stride(limits)),
+      mask_(places(limits) - 1),
+      storage_(std::move(storage)),
       datagrams_(owner.type() == IBV_QPT_UD ? mask_ + 1 : 0) {
   limits_.requests = std::max(limits.requests, kLeastRequests);
 }
@@ -74,7 +82,7 @@ SendQueue::Stored* SendQueue::at(uint32_t number) {
   return reinterpret_cast<Stored*>(storage_.data() + stride_ * (number & mask_));
 }
 
-int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad, ibv_mw_type windows) {
+int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad, PostRules rules) {
   int error = 0;
   bool failed = false;
   uint32_t life = 0;
@@ -82,9 +90,11 @@ int SendQueue::post(ibv_send_wr* requests, ibv_send_wr** bad, ibv_mw_type window
   completions_->note_post();
   {
     std::unique_lock lock(lock_);
+    if (rules.all)
+      if (const int refused = check_all(requests, bad, rules.windows); refused != 0) return refused;
     for (ibv_send_wr* next = requests; next != nullptr; next = next->next) {
       SendRequest request;
-      error = state_ == SendState::kRefuses ? EINVAL : prepare(*next, request, windows);
+      error = state_ == SendState::kRefuses ? EINVAL : prepare(*next, request, rules.windows);
       if (error == 0 && outstanding() >= limits_.requests) error = ENOMEM;
       if (error != 0) {
         if (bad != nullptr) *bad = next;
@@ -402,6 +412,7 @@ void SendQueue::close() {
   set_state(SendState::kRefuses);
   const std::lock_guard lock(lock_);
   owner_ = nullptr;
+  storage_ = {};  // now, and on the thread that destroys: others may still hold us for a moment
 }
 
 }  // namespace verbena::verbs

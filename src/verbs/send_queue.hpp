@@ -10,6 +10,7 @@
 #include "base/lock.hpp"
 #include "base/time.hpp"
 #include "verbs/completion_queue.hpp"
+#include "verbs/queue_memory.hpp"
 #include "verbs/send_path.hpp"
 #include "verbs/work_list.hpp"
 
@@ -30,14 +31,20 @@ enum class SendState : uint8_t {
   kFlushes,  // ERR, SQE: takes requests, ends them at once
 };
 
+struct PostRules {
+  ibv_mw_type windows = IBV_MW_TYPE_2;  // what IBV_WR_BIND_MW is about; ibv_bind_mw posts one for type 1
+  bool all = false;                     // none is posted if one is refused (ibv_wr_complete)
+};
+
 class SendQueue final : public Pending, public std::enable_shared_from_this<SendQueue> {
  public:
+  // `storage` has storage_size() bytes.
   SendQueue(QueuePair& owner, std::shared_ptr<CompletionQueue> completions, WorkList& pending,
-            const SendLimits& limits, bool signal_all);
+            const SendLimits& limits, bool signal_all, QueueMemory storage);
+  [[nodiscard]] static size_t storage_size(const SendLimits& limits);
 
   // ibv_post_send: 0, or an errno with `bad` at the request it is about.
-  // IBV_WR_BIND_MW is about windows of type 2; ibv_bind_mw posts one for type 1.
-  [[nodiscard]] int post(ibv_send_wr* requests, ibv_send_wr** bad, ibv_mw_type windows = IBV_MW_TYPE_2);
+  [[nodiscard]] int post(ibv_send_wr* requests, ibv_send_wr** bad, PostRules rules = {});
   base::Instant go_on(base::Instant now) override;
 
   void set_rules(const RetryRules& rules);
@@ -84,10 +91,13 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
     SendRequest request;
     // ibv_sge or inline bytes follow
   };
+  [[nodiscard]] static size_t stride(const SendLimits& limits);
   [[nodiscard]] Stored* at(uint32_t number);
   [[nodiscard]] uint32_t outstanding() const {
     return tail_ - head_ + unpolled_.load(std::memory_order_relaxed);
   }
+  // All of them could be posted now; else as post(). With the lock held.
+  [[nodiscard]] int check_all(ibv_send_wr* requests, ibv_send_wr** bad, ibv_mw_type windows);
   [[nodiscard]] int prepare(const ibv_send_wr& from, SendRequest& request, ibv_mw_type windows);
   [[nodiscard]] static int prepare_here(const ibv_send_wr& from, SendRequest& request, ibv_mw_type windows);
   [[nodiscard]] SendOutcome carry_out_here(const SendRequest& request) const;
@@ -123,7 +133,7 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   uint32_t failed_life_ = 0;  // the queue pair's incarnation when it did
   size_t stride_;
   uint32_t mask_;  // of places in storage_
-  std::vector<std::byte> storage_;
+  QueueMemory storage_;
   std::vector<Datagram> datagrams_;  // UD: one a place in storage_
   Datagram posted_;                  // of the request that is being posted
   bool pipelined_ = false;

@@ -35,10 +35,10 @@ TEST(ContextOps, NoExtendedSlotIsEmpty) {
 TEST(ContextOps, RefusesByConvention) {
   verbs_context verbs{};
   fill_operations(verbs);
-  EXPECT_EQ(EOPNOTSUPP, verbs.post_srq_ops(nullptr, nullptr, nullptr));
-  EXPECT_EQ(EOPNOTSUPP, verbs.modify_cq(nullptr, nullptr));
+  EXPECT_EQ(EOPNOTSUPP, verbs.modify_wq(nullptr, nullptr));
+  EXPECT_EQ(EOPNOTSUPP, verbs.destroy_counters(nullptr));
   errno = 0;
-  EXPECT_EQ(nullptr, verbs.create_cq_ex(nullptr, nullptr));
+  EXPECT_EQ(nullptr, verbs.create_wq(nullptr, nullptr));
   EXPECT_EQ(EOPNOTSUPP, errno);
 }
 

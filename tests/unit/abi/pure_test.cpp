@@ -65,7 +65,7 @@ TEST(Stubs, RefuseByTheConventionOfEachCall) {
   errno = 0;
   EXPECT_EQ(nullptr, ibv_reg_dmabuf_mr(nullptr, 0, 0, 0, 0, 0));
   EXPECT_EQ(EOPNOTSUPP, errno);
-  EXPECT_EQ(EOPNOTSUPP, ibv_set_ece(nullptr, nullptr));
+  EXPECT_EQ(EOPNOTSUPP, ibv_resolve_eth_l2_from_gid(nullptr, nullptr, nullptr, nullptr));
   EXPECT_EQ(0, ibv_query_qp_data_in_order(nullptr, IBV_WR_SEND, 0));
   errno = 0;
   EXPECT_EQ(-1, rsocket(AF_INET, SOCK_STREAM, 0));

@@ -82,6 +82,11 @@ class SendQueueTest : public testing::Test {
     queue_->close();
     qp_->destroy();
   }
+  [[nodiscard]] std::shared_ptr<SendQueue> make_queue(QueuePair& owner, const SendLimits& limits,
+                                                      bool signal_all = false) {
+    auto storage = QueueMemory::make(nullptr, SendQueue::storage_size(limits), QueueUse::kSendQueue);
+    return std::make_shared<SendQueue>(owner, cq_, list_, limits, signal_all, std::move(*storage));
+  }
   [[nodiscard]] int post(ibv_send_wr request) { return queue_->post(&request, nullptr); }
   // In the queue, and not tried yet: a test then says what time it is.
   void wait_in_queue(std::initializer_list<uint64_t> numbers) {
@@ -111,8 +116,7 @@ class SendQueueTest : public testing::Test {
   std::shared_ptr<QueuePair> qp_ = owner_.make_qp(cq_, {});
   WorkList list_;
   ScriptedPath path_;
-  std::shared_ptr<SendQueue> queue_ = std::make_shared<SendQueue>(
-      *qp_, cq_, list_, SendLimits{.requests = 16, .pieces = 2, .inline_bytes = 64}, false);
+  std::shared_ptr<SendQueue> queue_ = make_queue(*qp_, {.requests = 16, .pieces = 2, .inline_bytes = 64});
 };
 
 inline constexpr SendOutcome kSilent{Kind::kSilent, IBV_WC_SUCCESS, Verdict::kSilence};

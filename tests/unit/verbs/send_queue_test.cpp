@@ -21,7 +21,7 @@ TEST_F(SendQueueTest, RunsShortRequestsWhenTheyArePosted) {
 }
 
 TEST_F(SendQueueTest, SignalsAllWhereTheQueuePairWasMadeSo) {
-  const auto all = std::make_shared<SendQueue>(*qp_, cq_, list_, SendLimits{4, 2, 64}, true);
+  const auto all = make_queue(*qp_, {4, 2, 64}, true);
   all->set_path(&path_);
   all->set_state(SendState::kRuns);
   auto request = send(1, 0);
@@ -215,7 +215,7 @@ TEST_F(SendQueueTest, WithoutATimeoutOnlyADeadPeerEndsIt) {
 TEST_F(SendQueueTest, RetriesWithoutReceiveAsOftenAsRnrRetrySays) {
   for (const unsigned retries : {0u, 1u, 2u, 6u}) {
     auto qp = owner_.make_qp(cq_, {.peer_index = static_cast<uint16_t>(200 + retries)});
-    const auto queue = std::make_shared<SendQueue>(*qp, cq_, list_, SendLimits{4, 2, 64}, false);
+    const auto queue = make_queue(*qp, {4, 2, 64});
     queue->set_path(&path_);
     queue->set_rules({.timeout = kTimeout, .retries = 7, .rnr_retries = retries, .fetches = 1});
     queue->set_state(SendState::kHolds);

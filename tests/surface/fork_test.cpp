@@ -1,0 +1,107 @@
+// fork(), with and without ibv_fork_init: what the child inherits is dead, its own device isn't, and the
+// parent doesn't notice.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "end.hpp"
+
+namespace verbena::surface {
+namespace {
+
+// Runs in the child; the number of the first step that went wrong, 0: none.
+int use_inherited(End& end, End& extended) {
+  ibv_wc completion{};
+  if (ibv_poll_cq(end.cq(), 1, &completion) >= 0) return 1;
+  if (end.post_send(1) != EIO) return 2;
+  ibv_recv_wr receive{}, *bad_receive = nullptr;
+  if (ibv_post_recv(end.qp(), &receive, &bad_receive) != EIO || bad_receive != &receive) return 3;
+  if (ibv_req_notify_cq(end.cq(), 0) != EIO) return 4;
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  if (ibv_query_qp(end.qp(), &attr, 0, &init) != EIO) return 5;
+  attr.qp_state = IBV_QPS_ERR;
+  if (ibv_modify_qp(end.qp(), &attr, IBV_QP_STATE) != EIO) return 6;
+  if (ibv_reg_mr(end.pd(), end.bytes(), 64, 0) != nullptr || errno != EIO) return 7;
+  if (ibv_alloc_pd(device()) != nullptr || errno != EIO) return 8;
+  ibv_wr_start(extended.ex());
+  ibv_wr_send(extended.ex());
+  if (ibv_wr_complete(extended.ex()) != EIO) return 9;
+  ibv_poll_cq_attr poll{};
+  if (ibv_start_poll(extended.cq_ex(), &poll) != EIO) return 10;
+  ibv_modify_cq_attr moderate{};
+  moderate.attr_mask = IBV_CQ_ATTR_MODERATE;
+  if (ibv_modify_cq(end.cq(), &moderate) != EIO) return 11;
+  ibv_td_init_attr thread{};
+  if (ibv_alloc_td(device(), &thread) != nullptr || errno != EIO) return 12;
+  return 0;
+}
+
+int open_own() {
+  ibv_device** list = ibv_get_device_list(nullptr);
+  ibv_context* context = list != nullptr && list[0] != nullptr ? ibv_open_device(list[0]) : nullptr;
+  if (context == nullptr) return 20;
+  ibv_free_device_list(list);
+  ibv_pd* pd = ibv_alloc_pd(context);
+  ibv_cq* cq = ibv_create_cq(context, 16, nullptr, nullptr, 0);
+  static char bytes[128];
+  ibv_mr* mr = ibv_reg_mr(pd, bytes, sizeof bytes, kAccess);
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = cq;
+  init.qp_type = IBV_QPT_RC;
+  init.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  ibv_qp* qp = ibv_create_qp(pd, &init);
+  if (mr == nullptr || qp == nullptr || to_rts(qp, qp->qp_num) != 0) return 21;
+  std::memcpy(bytes, "child", 6);
+  ibv_sge one{reinterpret_cast<uint64_t>(bytes), 6, mr->lkey};
+  ibv_send_wr request{}, *bad = nullptr;
+  request.sg_list = &one;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.rdma.remote_addr = reinterpret_cast<uint64_t>(bytes + 64);
+  request.wr.rdma.rkey = mr->rkey;
+  if (ibv_post_send(qp, &request, &bad) != 0) return 22;
+  ibv_wc completion{};
+  const auto until = std::chrono::steady_clock::now() + kSoon;
+  while (ibv_poll_cq(cq, 1, &completion) == 0)
+    if (std::chrono::steady_clock::now() > until) return 23;
+  if (completion.status != IBV_WC_SUCCESS || std::memcmp(bytes + 64, "child", 6) != 0) return 24;
+  if (ibv_destroy_qp(qp) != 0 || ibv_dereg_mr(mr) != 0 || ibv_destroy_cq(cq) != 0 || ibv_dealloc_pd(pd) != 0)
+    return 25;
+  return ibv_close_device(context) == 0 ? 0 : 26;
+}
+
+class Fork : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Surface, Fork, testing::Bool(),
+                         [](const auto& row) { return row.param ? "WithForkInit" : "Without"; });
+
+TEST_P(Fork, TheChildStartsAnewAndTheParentGoesOn) {
+  EXPECT_EQ(0, GetParam() ? ibv_fork_init() : 0);
+  EXPECT_NE(IBV_FORK_DISABLED, ibv_is_fork_initialized());
+  End a, b, extended({.wc_flags = IBV_WC_STANDARD_FLAGS, .send_ops = kReliableOps});
+  connect(a, b);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (const int wrong = use_inherited(a, extended)) _exit(wrong);
+    if (const int wrong = open_own()) _exit(wrong);
+    _exit(use_inherited(a, extended) != 0 ? 30 : 0);  // the old ones stay dead beside the new
+  }
+  // The parent's traffic goes on meanwhile.
+  int status = 0;
+  uint64_t messages = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    b.receive(messages, 0, 64);
+    a.set_word(0, messages);
+    ASSERT_EQ(0, a.post_send(messages));
+    ASSERT_TRUE(a.next_is(messages, IBV_WC_SUCCESS));
+    ASSERT_TRUE(b.next_is(messages, IBV_WC_SUCCESS));
+    ASSERT_EQ(messages, b.word(0));
+    ++messages;
+  }
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(0, WEXITSTATUS(status));
+  EXPECT_GT(messages, 0u);
+}
+
+}  // namespace
+}  // namespace verbena::surface
