@@ -35,6 +35,7 @@ bench: build
 	@bench/run.py --bin build/bin/verbena --json build/bench/results.json $(BENCH_ARGS)
 	@bench/wire.py --bin build/bin/verbena --json build/bench/wire.json $(BENCH_ARGS)
 	@bench/connect.py --bin build/bin/verbena --json build/bench/connect.json $(BENCH_ARGS)
+	@bench/objects.py --bin build/bin/verbena --json build/bench/objects.json $(BENCH_ARGS)
 	@bench/report.py build/bench/results.json
 
 # Against the kernel's rdma_rxe in a guest; rewrites docs/INTEROP.md. Needs root and rxevm, on PATH or named by RXEVM=.

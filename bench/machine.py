@@ -13,7 +13,7 @@ HERE = Path(__file__).resolve().parent
 PROBE_SECONDS = 0.1
 COPY_SIZES = {"memcpy_4kib_mib_s": 4 * KIB, "memcpy_1mib_mib_s": MIB, "memcpy_16mib_mib_s": 16 * MIB}
 HELPERS = {"tcp_peer": [], "udp_peer": [], "memory": ["-pthread"], "rdma_peer": ["-libverbs"], "floor_peer": ["-ldeflate"],
-           "connect_peer": ["-lrdmacm", "-libverbs", "-pthread"]}
+           "connect_peer": ["-lrdmacm", "-libverbs", "-pthread"], "objects_peer": ["-libverbs"]}
 
 
 def compile_helpers(into: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import connect_page
+import objects_page
 import page
 import wire_page
 from summary import LEVEL, LOSES, WINS, Results
@@ -21,12 +22,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("json", type=Path, nargs="?", default=ROOT / "build/bench/results.json")
     parser.add_argument("--wire", type=Path, metavar="JSON", help="wire.py's figures (default: wire.json beside it)")
     parser.add_argument("--connect", type=Path, metavar="JSON", help="connect.py's (default: connect.json beside it)")
+    parser.add_argument("--objects", type=Path, metavar="JSON", help="objects.py's (default: objects.json beside it)")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where PERFORMANCE.md and performance/ are")
     parser.add_argument("--force", action="store_true", help="write the page from a quick or partial run too")
     parser.add_argument("--no-page", action="store_true", help="only say who won")
     options = parser.parse_args()
     options.wire = options.wire or options.json.with_name("wire.json")
     options.connect = options.connect or options.json.with_name("connect.json")
+    options.objects = options.objects or options.json.with_name("objects.json")
     return options
 
 
@@ -53,7 +56,8 @@ def compact_json(document: dict) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def write_page(document: dict, results: Results, wire: dict | None, connect: dict | None, docs: Path) -> None:
+def write_page(document: dict, results: Results, wire: dict | None, connect: dict | None, objects: dict | None,
+               docs: Path) -> None:
     import plots  # here, since it needs matplotlib, and saying who won doesn't
     import wire_plot
 
@@ -66,7 +70,10 @@ def write_page(document: dict, results: Results, wire: dict | None, connect: dic
         (folder / "wire.json").write_text(compact_json(wire))
     if connect:
         (folder / "connect.json").write_text(compact_json(connect))
-    sections = [wire_page.text(wire) if wire else "", connect_page.text(connect) if connect else ""]
+    if objects:
+        (folder / "objects.json").write_text(compact_json(objects))
+    sections = [wire_page.text(wire) if wire else "", connect_page.text(connect) if connect else "",
+                objects_page.text(objects) if objects else ""]
     (docs / "PERFORMANCE.md").write_text(page.text(document, results, "\n\n".join(filter(None, sections))))
 
 
@@ -102,13 +109,16 @@ def main() -> int:
     connect = figures_beside(options.connect, "the figures of connecting", options)
     if connect:
         print(connect_page.in_short(connect))
+    objects = figures_beside(options.objects, "the figures of many objects", options)
+    if objects:
+        print(objects_page.in_short(objects))
     obstacle = why_not_a_page(document)
     if options.no_page:
         return 0
     if obstacle and not options.force:
         print(f"report: {obstacle}: docs/PERFORMANCE.md stays as it is (--force writes it)")
         return 0
-    write_page(document, results, wire, connect, options.docs)
+    write_page(document, results, wire, connect, objects, options.docs)
     print("report: docs/PERFORMANCE.md, docs/performance/ are written")
     return 0
 

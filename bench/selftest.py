@@ -6,6 +6,7 @@ import time
 import unittest
 
 import connect_page
+import objects_page
 import page
 import run
 import wire_cases
@@ -184,6 +185,28 @@ class Connect(unittest.TestCase):
         document = connect_rounds((90, 10))
         text = connect_page.text(document | {"ratio": connect_page.ratio_row(document)})
         for expected in ("(9.00 to 9.00)**", "| TCP: `connect` alone | 5.00 (5.00 to 5.00) |", "it hung"):
+            self.assertIn(expected, text)
+
+
+class Objects(unittest.TestCase):
+    @staticmethod
+    def document(*rounds: tuple[float, float, float]) -> dict:
+        entries = [dict.fromkeys(objects_page.KEYS, 1.0) | {"qp_arena_bytes": size, "few_ns": few, "many_ns": many}
+                   for size, few, many in rounds]
+        made = {"machine": {"date": "today", "verbena": "abc"}, "rounds": [*entries, {"failed": "it hung"}],
+                "settings": {"rounds_complete": len(entries), "objects": "9 things"}}
+        return made | {"ratio": objects_page.ratio_row(made)}
+
+    def test_aims_are_met_or_missed(self):
+        for row, verdict, small in (((8192, 100, 110), "met", True), ((8193, 100, 120), "missed", False)):
+            document = self.document(row)
+            self.assertEqual((document["ratio"]["verdict"], objects_page.small_enough(document)), (verdict, small))
+        self.assertFalse(objects_page.small_enough(self.document()))
+        self.assertIn("it hung", objects_page.in_short(self.document()))
+
+    def test_the_page_shows_figures_and_what_failed(self):
+        text = objects_page.text(self.document((900, 100, 105)))
+        for expected in ("1.05 (1.05 to 1.05)", "9 things", "it hung", "met"):
             self.assertIn(expected, text)
 
 

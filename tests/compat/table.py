@@ -1,5 +1,7 @@
 """The compatibility table as Markdown. Nothing in it depends on the day or the machine, so it changes only when
 results do."""
+from pathlib import Path
+
 from row import BOTH, LOADS, Row
 
 HEAD = """# Programs that run on Verbena
@@ -21,7 +23,7 @@ def markdown(rows: dict[str, Row], verdicts: dict[tuple[str, str], tuple[str, st
             theme = name.split(".")[0]
             lines += ["" if len(lines) > 1 else None, f"## {theme}", line(COLUMNS), line(("---",) * len(COLUMNS))]
         lines.append(row_line(name, row, verdicts))
-    lines += ["", packages(rows)]
+    lines += ["", (Path(__file__).parent / "not_there.md").read_text(), packages(rows)]
     return "\n".join(text for text in lines if text is not None) + "\n"
 
 
