@@ -75,7 +75,7 @@ class LocalPath final : public verbs::SendPath {
 // Where nobody is: every request meets silence, which an unreliable connection takes for success.
 class SilentPath final : public verbs::SendPath {
  public:
-  explicit SilentPath(ibv_qp_type type) : answered_(type == IBV_QPT_RC) {}
+  explicit SilentPath(ibv_qp_type type) : answered_(type != IBV_QPT_UC) {}
   [[nodiscard]] verbs::SendOutcome advance(const verbs::SendRequest&, verbs::SendProgress&,
                                            uint64_t) override {
     if (!answered_) return {verbs::SendOutcome::Kind::kDone};

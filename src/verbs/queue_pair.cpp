@@ -119,7 +119,7 @@ void QueuePair::announce(ibv_qp_state state) {
 RetryRules QueuePair::rules() const {
   const ibv_qp_attr& attr = attributes_.attr;
   // Without answers there is nothing to wait for but room in a peer's ring.
-  const bool answered = config_.type == IBV_QPT_RC;
+  const bool answered = config_.type != IBV_QPT_UC && config_.type != IBV_QPT_UD;
   return {.timeout = answered ? ack_timeout(attr.timeout) : kUntilRoom,
           .retries = answered ? attr.retry_cnt : 7u,
           .rnr_retries = attr.rnr_retry,

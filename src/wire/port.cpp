@@ -175,8 +175,12 @@ Drop Port::take_for(Connection& connection, const net::Received& received) {
   const auto comes_by = [&](const net::Route& way) {
     return received.from == way.to && received.to == way.from;
   };
-  if (route != nullptr && !comes_by(*route))
-    if (const auto* other = connection.alternate(); other != nullptr && comes_by(*other)) route = other;
+  bool known = route == nullptr || comes_by(*route);
+  if (!known)
+    if (const auto* other = connection.alternate(); other != nullptr && comes_by(*other)) {
+      route = other;
+      known = true;
+    }
   const bool verbena = route != nullptr ? connection.recognised() : acquaintances_.is_verbena(received.from);
   const auto rule = verbena ? roce::IdRule::kSegment : roce::IdRule::kAny;
   roce::Flow flow = received.flow();
@@ -187,7 +191,7 @@ Drop Port::take_for(Connection& connection, const net::Received& received) {
     return rewritten ? Drop::kNatRewritten : Drop::kBadIcrc;
   }
   const auto packet = roce::parse(received.bytes.first(received.bytes.size() - roce::kIcrcBytes));
-  if (route != nullptr && !comes_by(*route)) {
+  if (!known) {
     if (packet && packet->bth.migrated) connection.refuse_path();
     return Drop::kWrongAddress;
   }
