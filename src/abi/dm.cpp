@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "abi/entries.hpp"
 #include "abi/objects.hpp"
@@ -15,6 +17,9 @@ namespace {
 
 constexpr uint64_t kUnit = 4;  // what adapters' device memory is accessed in; programs know it so
 std::atomic<uint64_t> in_use = 0;
+// By handle, for ibv_import_dm.
+std::mutex known_mutex;
+std::map<uint32_t, const Dm*> known;
 
 base::Result<void> check(const ibv_dm* ibv, const Dm& dm, uint64_t offset, size_t length) {
   if (offset % kUnit != 0 || length % kUnit != 0)
@@ -31,14 +36,14 @@ base::Result<void> check(const ibv_dm* ibv, const Dm& dm, uint64_t offset, size_
 int copy_to(ibv_dm* ibv, uint64_t offset, const void* from, size_t length) {
   Dm& dm = Dm::from(ibv);
   if (auto ok = check(ibv, dm, offset, length); !ok) return explained(ok.error());
-  std::memcpy(dm.segment.mapping.data() + offset, from, length);
+  std::memcpy(dm.segment->mapping.data() + offset, from, length);
   return 0;
 }
 
 int copy_from(void* into, ibv_dm* ibv, uint64_t offset, size_t length) {
   Dm& dm = Dm::from(ibv);
   if (auto ok = check(ibv, dm, offset, length); !ok) return explained(ok.error());
-  std::memcpy(into, dm.segment.mapping.data() + offset, length);
+  std::memcpy(into, dm.segment->mapping.data() + offset, length);
   return 0;
 }
 
@@ -52,8 +57,20 @@ base::Result<void> reserve(uint64_t length) {
   return {};
 }
 
+Dm* make(ibv_context* context, std::shared_ptr<arena::Segment> segment, uint64_t length) {
+  auto* dm = new Dm;
+  dm->ibv.context = context;
+  dm->ibv.memcpy_to_dm = copy_to;
+  dm->ibv.memcpy_from_dm = copy_from;
+  dm->ibv.handle = static_cast<uint32_t>(segment->fd.get());
+  dm->segment = std::move(segment);
+  dm->length = length;
+  hold_context(Context::from(context));
+  return dm;
+}
+
+// In a child of fork(), too: it needs nothing of the host.
 base::Result<ibv_dm*> allocate(ibv_context* context, const ibv_alloc_dm_attr& attr) {
-  if (auto ok = Context::from(context).usable(); !ok) return std::unexpected(ok.error());
   const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   if (attr.comp_mask != 0 || attr.length == 0 || attr.length > verbs::kMaxDmBytes ||
       attr.log_align_req >= 64 || uint64_t{1} << attr.log_align_req > page)
@@ -69,14 +86,19 @@ base::Result<ibv_dm*> allocate(ibv_context* context, const ibv_alloc_dm_attr& at
     return std::unexpected(segment.error());
   }
   ::madvise(segment->mapping.data(), size, MADV_DOFORK);  // a child may still copy, as from any memory
-  auto* dm = new Dm;
-  dm->ibv.context = context;
-  dm->ibv.memcpy_to_dm = copy_to;
-  dm->ibv.memcpy_from_dm = copy_from;
-  dm->ibv.handle = static_cast<uint32_t>(segment->fd.get());
-  dm->segment = std::move(*segment);
-  dm->length = attr.length;
-  hold_context(Context::from(context));
+  auto* dm = make(context, std::make_shared<arena::Segment>(std::move(*segment)), attr.length);
+  const std::lock_guard lock(known_mutex);
+  known[dm->ibv.handle] = dm;
+  return &dm->ibv;
+}
+
+base::Result<ibv_dm*> import(ibv_context* context, uint32_t handle) {
+  const std::lock_guard lock(known_mutex);
+  const auto found = known.find(handle);
+  if (found == known.end())
+    return base::fail(ENOENT, fmt::format("no device memory of this process has the handle {}", handle));
+  auto* dm = make(context, found->second->segment, found->second->length);
+  dm->imported = true;
   return &dm->ibv;
 }
 
@@ -88,7 +110,11 @@ base::Result<void> release(ibv_dm* ibv) {
                                   "first",
                                   dm.regions.load()));
   Context& context = Context::from(ibv->context);
-  in_use -= dm.length;
+  if (!dm.imported) {
+    const std::lock_guard lock(known_mutex);
+    known.erase(ibv->handle);
+    in_use -= dm.length;
+  }
   delete &dm;
   release_context(context);
   return {};
@@ -105,3 +131,13 @@ int free_dm(ibv_dm* dm) noexcept {
 }
 
 }  // namespace verbena::abi
+
+using namespace verbena;
+
+VERBENA_ENTRY ibv_dm* vb_ibv_import_dm(ibv_context* context, uint32_t handle) noexcept {
+  return abi::or_null(abi::guarded([&] { return abi::import(context, handle); }));
+}
+VERBENA_SAME_PROTOTYPE(ibv_import_dm);
+
+VERBENA_ENTRY void vb_ibv_unimport_dm(ibv_dm* dm) noexcept { (void)abi::free_dm(dm); }
+VERBENA_SAME_PROTOTYPE(ibv_unimport_dm);

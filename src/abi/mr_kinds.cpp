@@ -29,7 +29,7 @@ base::Result<ibv_mr*> register_device_memory(ibv_pd* pd, ibv_dm* ibv, uint64_t o
   if (offset > dm.length || length > dm.length - offset)
     return base::fail(EINVAL, "ibv_reg_dm_mr: the range goes past the end of the device memory");
   const auto made = make_region(pd, [&](verbs::MemoryRegions& regions, uint32_t domain) {
-    return regions.add({.address = reinterpret_cast<uint64_t>(dm.segment.mapping.data()) + offset,
+    return regions.add({.address = reinterpret_cast<uint64_t>(dm.segment->mapping.data()) + offset,
                         .length = length,
                         .iova = 0,
                         .domain = domain,

@@ -102,8 +102,9 @@ static_assert(offsetof(Mr, ibv) == 0);
 // Device memory: shared memory of this process's, which a child of fork() shares.
 struct Dm {
   ibv_dm ibv{};
-  arena::Segment segment;
+  std::shared_ptr<arena::Segment> segment;
   uint64_t length = 0;
+  bool imported = false;              // by its handle: the same memory, counted once
   std::atomic<uint32_t> regions = 0;  // registered in it
 
   static Dm& from(ibv_dm* dm) { return *reinterpret_cast<Dm*>(dm); }
