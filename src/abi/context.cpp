@@ -17,6 +17,7 @@ ibv_context* make_context(Device& device, std::unique_ptr<client::OpenDevice> op
   auto* made = new Context;
   made->device = &device;
   made->open = std::move(open);
+  if (const auto record = made->open->record()) made->as_opened = attributes_of(*record);
   made->verbs.sz = sizeof(verbs_context);
   fill_operations(made->verbs);
 

@@ -38,6 +38,8 @@ struct Context {
   Device* device = nullptr;
   std::unique_ptr<client::OpenDevice> open;
   int references = 1;  // the program's, and one for each object; counted under state().mutex
+  ibv_device_attr
+      as_opened{};  // the device doesn't change: a child of fork() may ask, though it can't use it
 
   static Context& from(ibv_context* context) {
     return *reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(context) -
@@ -46,6 +48,7 @@ struct Context {
   // Fails with EIO in the child of a fork().
   [[nodiscard]] base::Result<void> usable() const;
   [[nodiscard]] base::Result<arena::DeviceRecord> record() const;
+  [[nodiscard]] base::Result<ibv_device_attr> attributes() const;
   // EINVAL: no such port.
   [[nodiscard]] base::Result<arena::PortRecord> port(uint32_t number) const;
 };
@@ -185,6 +188,8 @@ static_assert(offsetof(Srq, ibv) == 0);
 
 // ibv_dealloc_pd of a parent domain. EBUSY while objects made with it exist.
 [[nodiscard]] base::Result<void> free_parent_domain(ibv_pd* pd);
+
+[[nodiscard]] ibv_device_attr attributes_of(const arena::DeviceRecord& record);
 
 // Fills every operation slot: ours where there is one, else a refusal by that operation's own convention.
 void fill_operations(verbs_context& verbs);

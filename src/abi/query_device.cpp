@@ -10,9 +10,8 @@
 #include "verbs/device_limits.hpp"
 
 namespace verbena::abi {
-namespace {
 
-ibv_device_attr attributes(const arena::DeviceRecord& record) {
+ibv_device_attr attributes_of(const arena::DeviceRecord& record) {
   ibv_device_attr attr{};
   static_assert(sizeof VERBENA_VERSION <= sizeof attr.fw_ver);
   std::memcpy(attr.fw_ver, VERBENA_VERSION, sizeof VERBENA_VERSION);
@@ -50,16 +49,21 @@ ibv_device_attr attributes(const arena::DeviceRecord& record) {
   return attr;
 }
 
-}  // namespace
+base::Result<ibv_device_attr> Context::attributes() const {
+  if (open->stale()) return as_opened;
+  const auto now = record();
+  if (!now) return std::unexpected(now.error());
+  return attributes_of(*now);
+}
 
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t attr_size) noexcept {
   if ((input && input->comp_mask) || attr_size < sizeof attr->orig_attr) return EINVAL;
-  const auto record = guarded([&] { return Context::from(context).record(); });
-  if (!record) return explained(record.error());
+  const auto basic = guarded([&] { return Context::from(context).attributes(); });
+  if (!basic) return explained(basic.error());
 
   ibv_device_attr_ex full{};
-  full.orig_attr = attributes(*record);
+  full.orig_attr = *basic;
   full.completion_timestamp_mask = verbs::kCompletionTimestampMask;
   full.hca_core_clock = verbs::kCoreClockKhz;
   full.device_cap_flags_ex = verbs::kDeviceCapFlagsEx;
@@ -70,7 +74,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   full.xrc_odp_caps = verbs::kOdpRc;
   full.max_dm_size = verbs::kMaxDmBytes;
   full.cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
-  full.phys_port_cnt_ex = record->port_count;
+  full.phys_port_cnt_ex = basic->phys_port_cnt;
   // A newer caller finds zeros, "not supported", in what this build doesn't know.
   std::memset(static_cast<void*>(attr), 0, attr_size);
   std::memcpy(static_cast<void*>(attr), &full, std::min(attr_size, sizeof full));
@@ -94,9 +98,9 @@ int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept {
 using namespace verbena;
 
 VERBENA_ENTRY int vb_ibv_query_device(ibv_context* context, ibv_device_attr* attr) noexcept {
-  const auto record = abi::guarded([&] { return abi::Context::from(context).record(); });
-  if (!record) return abi::explained(record.error());
-  *attr = abi::attributes(*record);
+  const auto found = abi::guarded([&] { return abi::Context::from(context).attributes(); });
+  if (!found) return abi::explained(found.error());
+  *attr = *found;
   return 0;
 }
 VERBENA_SAME_PROTOTYPE(ibv_query_device);

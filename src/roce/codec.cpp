@@ -80,6 +80,7 @@ void read_extended(Reader& from, const OpcodeInfo& info, Packet& packet) {
     packet.deth.qkey = from.take<uint32_t>();
     packet.deth.source.value = from.take<uint32_t>() & kLow24;
   }
+  if (info.xrc_eth) packet.xrc_srq = from.take<uint32_t>() & kLow24;
   if (info.reth) {
     packet.reth.address = from.take<uint64_t>();
     packet.reth.key = from.take<uint32_t>();
@@ -105,6 +106,7 @@ void write_extended(Writer& into, const OpcodeInfo& info, const Packet& packet) 
     into.put(packet.deth.qkey);
     into.put(packet.deth.source.value & kLow24);
   }
+  if (info.xrc_eth) into.put(packet.xrc_srq & kLow24);
   if (info.reth) {
     into.put(packet.reth.address);
     into.put(packet.reth.key);

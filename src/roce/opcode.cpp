@@ -93,8 +93,9 @@ constexpr OpcodeInfo shape_of(Operation operation) {
 }
 
 constexpr uint8_t header_bytes_of(const OpcodeInfo& info) {
-  return static_cast<uint8_t>(kBthBytes + 16 * info.reth + 28 * info.atomic_eth + 4 * info.aeth +
-                              8 * info.atomic_ack_eth + 8 * info.deth + 4 * info.imm + 4 * info.ieth);
+  return static_cast<uint8_t>(kBthBytes + 4 * info.xrc_eth + 16 * info.reth + 28 * info.atomic_eth +
+                              4 * info.aeth + 8 * info.atomic_ack_eth + 8 * info.deth + 4 * info.imm +
+                              4 * info.ieth);
 }
 
 using Table = std::array<OpcodeInfo, 256>;
@@ -103,6 +104,8 @@ constexpr void add(Table& table, Service service, std::initializer_list<Operatio
   for (const Operation operation : operations) {
     OpcodeInfo info = shape_of(operation);
     info.deth = service == Service::kUd;
+    // IBA annex A14: every request says which shared receive queue it is for.
+    info.xrc_eth = service == Service::kXrc && info.request;
     info.header_bytes = header_bytes_of(info);
     table[opcode_of(service, operation)] = info;
   }
@@ -111,15 +114,18 @@ constexpr void add(Table& table, Service service, std::initializer_list<Operatio
 constexpr Table make_table() {
   using enum Operation;
   Table table{};
-  for (const Service service : {Service::kRc, Service::kUc}) {
+  for (const Service service : {Service::kRc, Service::kUc, Service::kXrc}) {
     add(table, service,
         {kSendFirst, kSendMiddle, kSendLast, kSendLastImm, kSendOnly, kSendOnlyImm, kWriteFirst, kWriteMiddle,
          kWriteLast, kWriteLastImm, kWriteOnly, kWriteOnlyImm});
   }
-  add(table, Service::kRc,
-      {kReadRequest, kReadResponseFirst, kReadResponseMiddle, kReadResponseLast, kReadResponseOnly,
-       kAcknowledge, kAtomicAcknowledge, kCompareSwap, kFetchAdd, kSendLastInvalidate, kSendOnlyInvalidate,
-       kAtomicWrite});
+  for (const Service service : {Service::kRc, Service::kXrc}) {
+    add(table, service,
+        {kReadRequest, kReadResponseFirst, kReadResponseMiddle, kReadResponseLast, kReadResponseOnly,
+         kAcknowledge, kAtomicAcknowledge, kCompareSwap, kFetchAdd, kSendLastInvalidate,
+         kSendOnlyInvalidate});
+  }
+  add(table, Service::kRc, {kAtomicWrite});
   add(table, Service::kUd, {kSendOnly, kSendOnlyImm});
 
   // A congestion notification (annex A17.9) is no message at all: a BTH and 16 bytes that say nothing.

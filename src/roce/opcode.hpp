@@ -47,6 +47,7 @@ struct OpcodeInfo {
   bool read_response = false;
   bool atomic = false;  // compare-and-swap, fetch-and-add
   // Which headers follow the BTH, in this order.
+  bool xrc_eth = false;
   bool reth = false;
   bool atomic_eth = false;
   bool aeth = false;

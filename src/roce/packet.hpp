@@ -65,6 +65,7 @@ struct Deth {
 // immediate is what ntohl() of ibv_send_wr::imm_data gives.
 struct Packet {
   Bth bth;
+  uint32_t xrc_srq = 0;  // XRCETH: number of the shared receive queue, 24 bits
   Reth reth;
   AtomicEth atomic;
   Aeth aeth;

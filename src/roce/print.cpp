@@ -11,6 +11,7 @@ void add_headers(std::string& line, const Packet& packet, const OpcodeInfo& info
   const auto out = std::back_inserter(line);
   if (info.deth)
     fmt::format_to(out, " from 0x{:06x} qkey 0x{:08x}", packet.deth.source.value, packet.deth.qkey);
+  if (info.xrc_eth) fmt::format_to(out, " srq 0x{:06x}", packet.xrc_srq);
   if (info.reth) {
     fmt::format_to(out, " at 0x{:x} rkey 0x{:08x} length {}", packet.reth.address, packet.reth.key,
                    packet.reth.length);

@@ -33,6 +33,7 @@ Packet any_packet(std::vector<std::byte>& payload) {
                 .destination = {low24()},
                 .ack_request = any<bool>(),
                 .psn = {low24()}};
+  if (info.xrc_eth) packet.xrc_srq = low24();
   if (info.reth) packet.reth = {any<uint64_t>(), any<uint32_t>(), any<uint32_t>()};
   if (info.atomic_eth) packet.atomic = {any<uint64_t>(), any<uint32_t>(), any<uint64_t>(), any<uint64_t>()};
   if (info.aeth) packet.aeth = {any<uint8_t>(), low24()};
@@ -71,6 +72,7 @@ void clear_unkept(std::vector<std::byte>& bytes, const Packet& packet) {
   bytes[4] &= std::byte{0xc0};
   bytes[8] &= std::byte{0x80};
   if (packet.info().deth) bytes[16] = std::byte{0};
+  if (packet.info().xrc_eth) bytes[12] = std::byte{0};
   std::fill(bytes.end() - packet.bth.pad, bytes.end(), std::byte{0});
   if (packet.bth.opcode() == kCnpOpcode) std::fill(bytes.begin() + 12, bytes.end(), std::byte{0});
 }

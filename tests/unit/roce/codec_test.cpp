@@ -53,6 +53,23 @@ TEST(Codec, PutsHeadersInTheOrderOfTheStandard) {
             emitted(packet));
 }
 
+// Annex A14: right after the BTH, the upper byte reserved.
+TEST(Codec, NamesTheSharedQueueOfXrcBeforeOtherHeaders) {
+  Packet packet;
+  packet.bth.service = Service::kXrc;
+  packet.bth.operation = Operation::kReadRequest;
+  packet.xrc_srq = 0x030507;
+  packet.reth = {0x0102030405060708, 0x11121314, 9};
+  const auto bytes = emitted(packet);
+  EXPECT_EQ(bytes_of({0xac, 0x40, 0xff, 0xff, 0, 0, 0, 0, 0,    0,    0,    0,    0, 3, 5, 7,
+                      1,    2,    3,    4,    5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0, 0, 0, 9}),
+            bytes);
+  const auto parsed = parse(bytes);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(0x030507u, parsed->xrc_srq);
+  EXPECT_EQ(packet.reth, parsed->reth);
+}
+
 TEST(Codec, NotifiesOfCongestionWithSixteenZeros) {
   Packet packet;
   packet.bth.service = Service::kCnp;
@@ -103,7 +120,7 @@ TEST(Codec, RefusesOtherVersionsAndOpcodes) {
   bytes[1] = std::byte{0};
   bytes[0] = std::byte{0x15};
   EXPECT_EQ(ParseError::kBadOpcode, error_of(bytes));
-  bytes[0] = std::byte{0xa4};  // XRC
+  bytes[0] = std::byte{0x44};  // RD
   EXPECT_EQ(ParseError::kBadOpcode, error_of(bytes));
 }
 

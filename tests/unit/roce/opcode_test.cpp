@@ -23,6 +23,7 @@ std::string flags_of(const OpcodeInfo& info) {
   add(info.read_response, "read_response");
   add(info.atomic, "atomic");
   add(info.atomic_write, "atomic_write");
+  add(info.xrc_eth, "+xrc_eth");
   add(info.reth, "+reth");
   add(info.atomic_eth, "+atomic_eth");
   add(info.aeth, "+aeth");
@@ -80,6 +81,29 @@ const std::map<unsigned, Row> kExpected{
     {0x64, {20, "request first last send +deth payload"}},
     {0x65, {24, "request first last send +deth +imm payload"}},
     {0x81, {28, ""}},
+    {0xa0, {16, "request first send +xrc_eth payload"}},
+    {0xa1, {16, "request send +xrc_eth payload"}},
+    {0xa2, {16, "request last send +xrc_eth payload"}},
+    {0xa3, {20, "request last send +xrc_eth +imm payload"}},
+    {0xa4, {16, "request first last send +xrc_eth payload"}},
+    {0xa5, {20, "request first last send +xrc_eth +imm payload"}},
+    {0xa6, {32, "request first write +xrc_eth +reth payload"}},
+    {0xa7, {16, "request write +xrc_eth payload"}},
+    {0xa8, {16, "request last write +xrc_eth payload"}},
+    {0xa9, {20, "request last write +xrc_eth +imm payload"}},
+    {0xaa, {32, "request first last write +xrc_eth +reth payload"}},
+    {0xab, {36, "request first last write +xrc_eth +reth +imm payload"}},
+    {0xac, {32, "request first last +xrc_eth +reth"}},
+    {0xad, {16, "response first read_response +aeth payload"}},
+    {0xae, {12, "response read_response payload"}},
+    {0xaf, {16, "response last read_response +aeth payload"}},
+    {0xb0, {16, "response first last read_response +aeth payload"}},
+    {0xb1, {16, "response +aeth"}},
+    {0xb2, {24, "response +aeth +atomic_ack_eth"}},
+    {0xb3, {44, "request first last atomic +xrc_eth +atomic_eth"}},
+    {0xb4, {44, "request first last atomic +xrc_eth +atomic_eth"}},
+    {0xb6, {20, "request last send +xrc_eth +ieth payload"}},
+    {0xb7, {20, "request first last send +xrc_eth +ieth payload"}},
 };
 
 TEST(OpcodeTable, SaysOfEachOfThe256WhatTheStandardDoes) {

@@ -41,10 +41,17 @@ TEST(Print, SaysAcknowledgementsAndDatagrams) {
   EXPECT_EQ("UD SendOnly qp 0x000000 psn 0 pkey 0x7fff from 0x000001 qkey 0x80010000 0 B", to_line(packet));
 }
 
-TEST(Print, SaysWhatItDoesNotKnow) {
+TEST(Print, NamesTheSharedQueueOfXrc) {
   Packet packet;
   packet.bth.service = Service::kXrc;
-  EXPECT_EQ("opcode 0xa4 qp 0x000000 psn 0", to_line(packet));
+  packet.xrc_srq = 0x030007;
+  EXPECT_EQ("XRC SendOnly qp 0x000000 psn 0 srq 0x030007 0 B", to_line(packet));
+}
+
+TEST(Print, SaysWhatItDoesNotKnow) {
+  Packet packet;
+  packet.bth.service = Service::kRd;
+  EXPECT_EQ("opcode 0x44 qp 0x000000 psn 0", to_line(packet));
   EXPECT_EQ("syndrome 0x7f", syndrome_text(0x7f));
 }
 
