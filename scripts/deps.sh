@@ -7,14 +7,14 @@ packages=(
   libdeflate-dev libgtest-dev libgmock-dev librapidcheck-dev zlib1g-dev
   # programs that are run unmodified
   ibverbs-utils rdmacm-utils perftest infiniband-diags ucx-utils libfabric-bin python3-pyverbs ibverbs-providers
-  fio qperf
+  fio qperf dapl2-utils libdapl2 librpma-dev
   # what tests use
   iproute2 procps util-linux pkg-config strace tshark ethtool
   # what benchmarks use beside perftest and ucx-utils
   python3-matplotlib
 )
 # what only `make compat` uses
-[ "${1:-}" = compat ] && packages+=(qemu-system-x86 tgt libiscsi-bin)
+[ "${1:-}" = compat ] && packages+=(qemu-system-x86 tgt libiscsi-bin openmpi-bin libopenmpi-dev mpich libmpich-dev)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")

@@ -16,6 +16,9 @@ using engine::Verdict;
 
 namespace {
 constexpr uint32_t kDatagramPrefix = sizeof(uint32_t) + sizeof(ibv_grh);
+// An adapter's names for the header of a datagram: its low three bits, of which 0 is RoCE v1's GRH.
+constexpr uint8_t kIpv6Header = 1;
+constexpr uint8_t kIpv4Header = 2;
 }
 
 bool QueuePair::find_receive(const arena::Record& record, base::Slot from, ReceiveFront& front) {
@@ -104,6 +107,9 @@ void QueuePair::describe_datagram(const arena::RingConsumer::Taken& taken, ibv_w
   std::memcpy(&completion.src_qp, taken.bytes.data(), sizeof completion.src_qp);
   completion.byte_len -= static_cast<uint32_t>(sizeof completion.src_qp);
   completion.wc_flags |= IBV_WC_GRH;
+  // Under RoCE v2 adapters tell here what kind of IP header lies in the 40 bytes, and UCX relies on it.
+  const bool ipv6 = static_cast<uint8_t>(taken.bytes[sizeof completion.src_qp]) >> 4 == 6;
+  completion.sl = ipv6 ? kIpv6Header : kIpv4Header;
 }
 
 ibv_wc_status QueuePair::scatter(std::span<const std::byte> bytes, const ReceiveFront& front) {

@@ -1,13 +1,13 @@
 """The table: every theme's rows."""
 from row import Row
-from rows import (atomic, cm, command, devices, fio, heavy, libraries, multicast, network, pingpong, read, run, send,
-                  srq, together, unreliable, verbatim, write)
+from rows import (atomic, cm, command, devices, fio, heavy, libraries, middleware, multicast, network, pingpong,
+                  read, run, send, srq, together, unreliable, verbatim, write)
 
 THEMES = {
     "devices": devices, "libraries": libraries, "run": run, "command": command,
     "pingpong": pingpong, "send": send, "write": write, "read": read, "atomic": atomic, "together": together,
     "verbatim": verbatim, "cm": cm, "network": network, "unreliable": unreliable, "multicast": multicast, "srq": srq,
-    "fio": fio, "heavy": heavy,
+    "fio": fio, "middleware": middleware, "heavy": heavy,
 }
 
 

@@ -1,5 +1,6 @@
 """Programs whose packages are large: only in `make compat`."""
 from row import ROOT, one
+from rows import mpi
 from rows.pair import AS_ROOT_ONLY
 
 DISK = "iqn.2026-11.test:disk"
@@ -33,4 +34,5 @@ ROWS = [
         must=(r"^before: running and paused \(inmigrate\)$", r"^Migration status: completed$",
               r"^after: paused \(postmigrate\) and running$"),
         **AS_ROOT_ONLY),
+    *mpi.ROWS,
 ]

@@ -2,7 +2,7 @@
 import shlex
 import signal
 
-from row import LOADS, Process, Row, one, under_run
+from row import Process, Row, one, under_run
 
 # With LD_DEBUG=libs the loader tells whose libibverbs it takes.
 OURS = (r"calling init: {lib}/libibverbs\.so\.1",)
@@ -38,21 +38,22 @@ ROWS = [
             "pyverbs_use.py", "many", must=(r"^many ok$",)),
     pyverbs("pyverbs-fork", "pyverbs: fork", "parent and child each list and open", "pyverbs_use.py", "fork",
             must=(r"^child ok$", r"^parent ok$")),
-    traced("ucx_info", "ucx_info", "-d", "UCX takes our libibverbs and opens the device", "-d", package="ucx-utils",
-           must=(r"^# Memory domain: verbena0$", r"^#         Device: verbena0:1$"), state=LOADS,
-           remark="rc_verbs needs shared receive queues, ud_verbs UD, which come later: UCX ERROR lines say so"),
-    traced("fi_info", "fi_info", "-p verbs", "libfabric's verbs provider takes our libraries and finds RC endpoints",
-           "-p", "verbs", must=OUR_RDMACM + (r"^ +domain: verbena0$", r"^ +protocol: FI_PROTO_RDMA_CM_IB_RC$"),
-           must_not=NOT_THEIR_RDMACM, package="libfabric-bin", state=LOADS,
-           remark="to connect endpoints needs RDMA CM, which comes later"),
+    traced("ucx_info", "ucx_info", "-d", "UCX takes our libibverbs and finds rc_verbs and ud_verbs", "-d",
+           package="ucx-utils", must=(r"^# Memory domain: verbena0$", r"^#      Transport: rc_verbs\n#  +Device: verbena0:1$",
+                                      r"^#      Transport: ud_verbs\n#  +Device: verbena0:1$"),
+           must_not=(r"UCX +ERROR",)),
+    traced("fi_info", "fi_info", "-p verbs", "libfabric's verbs provider takes our libraries, finds RC and UD",
+           "-p", "verbs", must=OUR_RDMACM + (r"^ +domain: verbena0$", r"^ +protocol: FI_PROTO_RDMA_CM_IB_RC$",
+                                             r"^ +protocol: FI_PROTO_IB_UD$"),
+           must_not=NOT_THEIR_RDMACM, package="libfabric-bin"),
     traced("ib_write_bw-version", "ib_write_bw", "--version", "with libmlx5 and libefa, bound to our private symbols",
            "--version", package="perftest", status=1, must=(r"^Version: \d", r"calling init: \S*/libmlx5\.so\.1"),
-           state=LOADS, remark="exits with 1, as with the system's library"),
+           remark="exits with 1, as with the system's library"),
     traced("ib_write_bw-help", "ib_write_bw", "--help", "the same", "--help", package="perftest", status=1,
-           must=(r"Options:", r"--ib-dev="), state=LOADS, remark="exits with 1, as with the system's library"),
+           must=(r"Options:", r"--ib-dev="), remark="exits with 1, as with the system's library"),
     traced("rping", "rping", "-h", "our librdmacm and libibverbs together", "-h", package="rdmacm-utils", status=22,
-           must=OUR_RDMACM + (r"^rping -s ",), must_not=NOT_THEIR_RDMACM, state=LOADS,
-           remark="exits with 22, as with the system's library; connections come later"),
+           must=OUR_RDMACM + (r"^rping -s ",), must_not=NOT_THEIR_RDMACM,
+           remark="exits with 22, as with the system's library"),
     one("nccl", "python3", "dlopen(\"libibverbs.so\"), dlvsym", "loading as NCCL does, with versions 1.1, 1.8, 1.12",
         ("{verbena}", "run", "--", "{python}", "{snippets}/dlvsym.py", "{lib}"), package="python3",
         must=(r"^all symbols found$", r"^1 device: verbena0$")),
