@@ -251,6 +251,7 @@ void SharedReceiveQueue::take_back_from(base::Slot slot) {
 
 void SharedReceiveQueue::refresh() {
   take_back_rest();
+  if (held_back_.load()) process_.refresh_shared_later();  // whoever still copies is done in a moment
   tell_waiting();
 }
 
