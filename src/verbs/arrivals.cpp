@@ -19,7 +19,7 @@ constexpr uint32_t kDatagramPrefix = sizeof(uint32_t) + sizeof(ibv_grh);
 // An adapter's names for the header of a datagram: its low three bits, of which 0 is RoCE v1's GRH.
 constexpr uint8_t kIpv6Header = 1;
 constexpr uint8_t kIpv4Header = 2;
-}
+}  // namespace
 
 bool QueuePair::find_receive(const arena::Record& record, base::Slot from, ReceiveFront& front) {
   if (config_.srq)
