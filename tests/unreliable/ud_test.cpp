@@ -41,6 +41,7 @@ TEST_F(Ud, AMessageComesBehindItsGrh) {
     EXPECT_EQ(completion.byte_len, kGrh + length);
     EXPECT_EQ(completion.src_qp, a.number());
     EXPECT_EQ(completion.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
+    EXPECT_EQ(completion.sl, 2) << "an IPv4 header, by an adapter's count";
     EXPECT_EQ(ntohl(completion.imm_data), length);
     EXPECT_TRUE(b.holds(kGrh, length, seed));
   }
