@@ -30,7 +30,10 @@ constexpr Row kRows[] = {
     {IBV_WR_ATOMIC_CMP_AND_SWP, "ATOMIC_CMP_AND_SWP", {kTaken, kNone, kNone}},
     {IBV_WR_ATOMIC_FETCH_AND_ADD, "ATOMIC_FETCH_AND_ADD", {kTaken, kNone, kNone}},
     {IBV_WR_TSO, "TSO", {Answer::kNever, Answer::kNever, Answer::kNever}},
-    {77, "no opcode", {kNone, kNone, kNone}},
+    {IBV_WR_SEND_WITH_INV, "SEND_WITH_INV", {kTaken, kNone, kNone}},
+    {IBV_WR_LOCAL_INV, "LOCAL_INV", {kTaken, kTaken, kNone}},
+    {IBV_WR_ATOMIC_WRITE, "ATOMIC_WRITE", {kTaken, kNone, kNone}},
+    {13, "no opcode", {kNone, kNone, kNone}},
 };
 constexpr std::array kTypes = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
 constexpr std::array kTypeNames = {"RC", "UC", "UD"};
