@@ -10,6 +10,7 @@
 #include <span>
 
 #include "engine/responder_actions.hpp"
+#include "verbs/own_memory.hpp"
 
 namespace verbena::verbs {
 
@@ -37,6 +38,7 @@ struct ScatterPiece {
 
 // `where` is aligned and may be written by anybody at the same time.
 [[nodiscard]] inline uint64_t run_atomic(const engine::AtomicRequest& request, std::byte* where) {
+  const AsAdapter as_adapter;
   std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(where));
   if (request.kind == engine::AtomicKind::kFetchAdd) return word.fetch_add(request.first);
   if (request.kind == engine::AtomicKind::kWrite) return word.exchange(request.first);
