@@ -114,4 +114,4 @@ if [ "$failed" -ne 0 ]; then
   exit 1
 fi
 echo "${bold}What works:${plain} RC, UC, UD, multicast and RDMA CM, on one host and between hosts; the list of programs is docs/COMPATIBILITY.md."
-echo "${bold}What comes next:${plain} shared receive queues, memory windows, XRC."
+echo "${bold}What comes next:${plain} XRC, rsockets, the C++ API."

@@ -116,6 +116,7 @@ Verdict Endpoint::place(uint64_t offset, std::span<const iovec> from, Tail) {
 
 Verdict Endpoint::finish_receive(const engine::Arrival& arrival) {
   if (Verdict verdict; silent_or_busy(verdict)) return verdict;
+  if (arrival.invalidates) return Verdict::kBadKey;  // there are no windows here
   check_arrival(arrival);
   ++consumed_;
   receiving_.clear();

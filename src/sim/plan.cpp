@@ -195,9 +195,9 @@ void Planner::provoke(Planned& planned) {
       break;
     case 8:
       request.kind = Request::Kind::kSend;
-      request.invalidates = true;
+      request.invalidates = true;  // no host has windows
       planned.receive_bytes = request.length;
-      planned.provoked = RequestStatus::kRemoteInvalid;
+      planned.provoked = RequestStatus::kRemoteAccess;
       break;
     case 9:
       request.kind = Request::Kind::kFetchAdd;

@@ -32,7 +32,7 @@ constexpr Case kCases[] = {
     {.file = "rc_write.pcap", .requests = 5},
     {.file = "rc_writeimm.pcap", .receives = 1},
     {.file = "rc_sendimm.pcap", .receives = 1},
-    {.file = "rc_sendinv.pcap"},
+    {.file = "rc_sendinv.pcap", .receives = 1},
     {.file = "rc_read.pcap", .requests = 5},
     {.file = "rc_fetchadd.pcap", .requests = 5},
     {.file = "rc_cmpswap.pcap", .requests = 5},

@@ -42,7 +42,7 @@ const CommonField kCommon[] = {
     {"process", Drop::kStray, [](auto& bytes) { set(bytes, 5, 8); }},
     {"opcode of no kind", Drop::kUnknownOpcode, [](auto& bytes) { set(bytes, 0, 0x1f); }},
     {"opcode of RD", Drop::kUnknownOpcode, [](auto& bytes) { set(bytes, 0, 0x44); }},
-    {"opcode of XRC", Drop::kUnknownOpcode, [](auto& bytes) { set(bytes, 0, 0xa4); }},
+    {"opcode of XRC", Drop::kBadService, [](auto& bytes) { set(bytes, 0, 0xa4); }},
 };
 
 TEST(WrongFields, OfEveryPacket) {
