@@ -14,6 +14,9 @@
 
 namespace verbena::verbs {
 
+// A packet so long is likely to be one of many.
+inline constexpr size_t kPartOfMore = 1024;
+
 // While it lives, this thread keeps what it found, a region for each side. A region that is given back
 // meanwhile waits for its end, so a burst is one turn of work and no longer.
 class AccessBurst {

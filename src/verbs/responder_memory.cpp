@@ -17,9 +17,6 @@ using engine::Verdict;
 
 namespace {
 
-// A packet so long is likely to be followed by more of its message.
-constexpr size_t kPartOfMore = 1024;
-
 uint32_t access_for(RemoteUse use) {
   switch (use) {
     case RemoteUse::kRead:

@@ -15,8 +15,6 @@ using verbs::SendRequest;
 
 namespace {
 
-constexpr size_t kPartOfMore = 1024;  // a packet so long is likely to be one of many
-
 // A NAK tells a class of reasons only; what exactly it was the peer's own sentence says.
 ibv_wc_status status_of(RequestStatus status) {
   switch (status) {
@@ -99,7 +97,8 @@ bool QueueRequests::readable(const SendRequest& request) const {
 // The part of a long message that lies in one piece.
 std::byte* QueueRequests::in_burst(const SendRequest& request, uint64_t offset, size_t length,
                                    verbs::Access access) const {
-  if (length < kPartOfMore || request.piece_count != 1 || request.inline_data != nullptr) return nullptr;
+  if (length < verbs::kPartOfMore || request.piece_count != 1 || request.inline_data != nullptr)
+    return nullptr;
   const ibv_sge& piece = request.pieces[0];
   return verbs::AccessBurst::find(
       {*self_, process_.slot(), verbs::AccessSide::kRequester},
