@@ -2,8 +2,10 @@
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "abi/abi.hpp"
 
@@ -12,17 +14,19 @@ namespace {
 
 constexpr int kKnownFlags = RAI_PASSIVE | RAI_NUMERICHOST | RAI_NOROUTE | RAI_FAMILY;
 
+// All of a list is malloc's: programs (libfabric) put addresses of their own into one and leave it to us to
+// free them.
 struct FreeList {
   void operator()(rdma_addrinfo* list) const {
     while (list != nullptr) {
       rdma_addrinfo* next = list->ai_next;
-      ::operator delete(list->ai_src_addr);
-      ::operator delete(list->ai_dst_addr);
-      ::operator delete(list->ai_src_canonname);
-      ::operator delete(list->ai_dst_canonname);
-      ::operator delete(list->ai_route);
-      ::operator delete(list->ai_connect);
-      delete list;
+      std::free(list->ai_src_addr);
+      std::free(list->ai_dst_addr);
+      std::free(list->ai_src_canonname);
+      std::free(list->ai_dst_canonname);
+      std::free(list->ai_route);
+      std::free(list->ai_connect);
+      std::free(list);
       list = next;
     }
   }
@@ -30,7 +34,8 @@ struct FreeList {
 using List = std::unique_ptr<rdma_addrinfo, FreeList>;
 
 void* copy_of(const void* bytes, size_t length) {
-  void* made = ::operator new(length);
+  void* made = std::malloc(length);
+  if (made == nullptr) throw std::bad_alloc();
   std::memcpy(made, bytes, length);
   return made;
 }
@@ -62,7 +67,8 @@ int agree_on_type(rdma_addrinfo& wanted) {
 
 List entry_of(const rdma_addrinfo& wanted, bool passive, const sockaddr* address, socklen_t length,
               const char* canonical) {
-  List made(new rdma_addrinfo{});
+  constexpr rdma_addrinfo kEmpty{};
+  List made(static_cast<rdma_addrinfo*>(copy_of(&kEmpty, sizeof(kEmpty))));
   made->ai_flags = wanted.ai_flags;
   made->ai_family = address->sa_family;
   made->ai_qp_type = wanted.ai_qp_type;
