@@ -88,7 +88,14 @@ base::Result<std::shared_ptr<wire::Port>> DataPath::port() {
           .own = process_.arena(),
           .meet = [this](base::Slot slot) { return meet_for_datagrams(slot); }});
   process_.set_wire(*port_);
+  static const bool hooked [[maybe_unused]] = std::atexit([] { on_exit(); }) == 0;
   return port_;
+}
+
+void DataPath::on_exit() {
+  std::shared_ptr<DataPath> path;
+  if (const std::unique_lock lock(current_mutex, std::try_to_lock); lock) path = current_path.lock();
+  if (path && path->usable() && path->process_.wire_active()) path->port_->acknowledge_all();
 }
 
 void DataPath::on_port_down(const verbs::EventQueue& device, unsigned port) {
@@ -217,13 +224,13 @@ base::Instant DataPath::help(base::Instant now) {
 bool DataPath::work_on() {
   constexpr base::Duration kLookingOn = std::chrono::microseconds(30);
   constexpr base::Duration kMost = base::milliseconds(1);  // letters, bells and the agent wait meanwhile
-  if (!process_.work()) return false;
+  if (!process_.work(verbs::Wire::Driver::kHelper)) return false;
   if (!process_.wire_active()) return true;
   const base::Instant begun = base::now();
   base::Instant last = begun;
   for (base::Instant now = begun; now - last < kLookingOn && now - begun < kMost; now = base::now()) {
     if (process_.polls() != polls_seen_ || exchange_->has_letters()) break;
-    if (process_.work())
+    if (process_.work(verbs::Wire::Driver::kHelper))
       last = now;
     else
       ::sched_yield();
@@ -237,7 +244,7 @@ base::Instant DataPath::stand_by(base::Instant now) {
   constexpr unsigned kMostTrust = 63;
   port_->promise({});
   if (watches_) {
-    in_vain_ = port_->drive(now) ? 0 : in_vain_ + 1;
+    in_vain_ = port_->drive(now, verbs::Wire::Driver::kHelper) ? 0 : in_vain_ + 1;
     watches_ = in_vain_ < kPatience;
     alone_ = watches_;  // for watch()
     return now + kAfterLastPoll;

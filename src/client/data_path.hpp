@@ -37,6 +37,8 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   [[nodiscard]] base::Result<std::shared_ptr<wire::Port>> port();
   // A port lost its link: connections of that device's that are armed for it migrate. Any thread.
   static void on_port_down(const verbs::EventQueue& device, unsigned port);
+  // The program ends: what can't wait for its next poll leaves now.
+  static void on_exit();
   // What this process has counted under that name so far; shown a moment later.
   [[nodiscard]] static uint64_t counted(std::string_view name);
   // A queue pair is being destroyed: no group reaches it any more.

@@ -33,6 +33,10 @@ class RcResponder {
   [[nodiscard]] bool has_answers() const {
     return ack_due_ || nak_ != 0 || !due_.empty() || untold_ != Verdict::kDone;
   }
+  // Nothing that the requester waits for but an acknowledgement.
+  [[nodiscard]] bool only_acknowledges() const {
+    return ack_due_ && nak_ == 0 && due_.empty() && untold_ == Verdict::kDone;
+  }
   void set_rnr_timer(uint8_t code) { config_.rnr_timer = code; }
   // The queue pair went to ERR: nothing is answered any more but the NAK that says so.
   [[nodiscard]] bool failed() const { return failed_; }

@@ -82,8 +82,9 @@ class Link {
   // socket to be had, and a send would fail, too.
   [[nodiscard]] virtual uint16_t source_port(const Route& route) = 0;
 
-  // Hands over what has come, without waiting; how many packets that were. When `budget` is reached no more
-  // is fetched; what was fetched already is never kept back, so it can be exceeded by a few runs.
+  // Hands over what has come, or the first of it, without waiting; how many packets that were. When `budget`
+  // is reached no more is fetched; what was fetched already is never kept back, so it can be exceeded by a
+  // few runs.
   virtual size_t receive(Sink& sink, size_t budget) = 0;
 
   // When receive() has something to hand over though nothing comes in; on its thread.

@@ -156,7 +156,7 @@ size_t UdpReceiver::receive(Sink& sink, size_t budget) {
   }
   size_t handed = 0;
   while (handed < budget) {
-    const size_t batch = std::min(budget - handed, kBatch);
+    const size_t batch = std::min(budget - handed, batch_);
     for (size_t i = 0; i < batch; ++i) {
       messages_[i].msg_hdr.msg_namelen = sizeof senders_[i];
       messages_[i].msg_hdr.msg_controllen = kControlBytes;
@@ -164,9 +164,16 @@ size_t UdpReceiver::receive(Sink& sink, size_t budget) {
     const int got = ::recvmmsg(fd, messages_.data(), static_cast<unsigned>(batch), MSG_DONTWAIT, nullptr);
     if (got < 0) {
       if (errno != EAGAIN) ++counters_.failed;
+      batch_ = 1;
+      lone_ = 0;
       break;
     }
     for (int i = 0; i < got; ++i) handed += hand_over(messages_[i], sink);
+    // A lone datagram is handed on without a look for a second one; a crowd is fetched together.
+    if (batch_ == 1) {
+      if (++lone_ == kCrowd) batch_ = kBatch;
+      break;
+    }
     if (static_cast<size_t>(got) < batch) break;  // there was no more
   }
   return handed;

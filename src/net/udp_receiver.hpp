@@ -55,6 +55,7 @@ class UdpReceiver {
 
  private:
   static constexpr size_t kBatch = 8;
+  static constexpr unsigned kCrowd = 4;           // datagrams, one at each look
   static constexpr size_t kBufferBytes = 65'536;  // more than any datagram, merged ones included
   static constexpr size_t kControlBytes = 256;
 
@@ -63,6 +64,8 @@ class UdpReceiver {
 
   base::GuardedFd socket_;
   Pages buffers_;
+  size_t batch_ = 1;   // messages that the next call asks for
+  unsigned lone_ = 0;  // that came by themselves since the socket was last empty
   std::array<mmsghdr, kBatch> messages_{};
   std::array<iovec, kBatch> parts_{};
   std::array<sockaddr_in6, kBatch> senders_{};

@@ -178,10 +178,10 @@ void Process::peer_gone(base::Slot slot, uint32_t epoch) {
   });
 }
 
-bool Process::work() {
+bool Process::work(Wire::Driver driver) {
   bool done = false;
   if (postman_ != nullptr && postman_->has_letters()) done = postman_->read_letters();
-  if (wire_active()) done |= wire_.load()->drive(base::now());
+  if (wire_active()) done |= wire_.load()->drive(base::now(), driver);
   if (pending_.any()) {
     pending_.step(base::now());
     done = true;

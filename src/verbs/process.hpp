@@ -38,8 +38,10 @@ class Wire {
   virtual ~Wire() = default;
   // Some queue pair uses it, so whoever polls should look.
   [[nodiscard]] virtual bool active() const = 0;
-  // True: something was done.
-  virtual bool drive(base::Instant now) = 0;
+  // True: something was done. Whoever comes again in a moment, by a poll or a post, may leave for then what
+  // nobody waits for.
+  enum class Driver : uint8_t { kPoller, kHelper };
+  virtual bool drive(base::Instant now, Driver driver) = 0;
 };
 
 class Process {
@@ -98,7 +100,7 @@ class Process {
     return pending_.any() || failing_any_.load(std::memory_order_relaxed) ||
            (postman_ != nullptr && postman_->has_letters()) || wire_active();
   }
-  bool work();
+  bool work(Wire::Driver driver = Wire::Driver::kPoller);
   [[nodiscard]] bool wire_active() const {
     const Wire* wire = wire_.load(std::memory_order_acquire);
     return wire != nullptr && wire->active();

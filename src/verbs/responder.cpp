@@ -292,7 +292,10 @@ Verdict Responder::put(const arena::Record& record, std::span<const iovec> from,
     if (room.empty()) return Verdict::kNoRoom;
     bytes = room.data();
   }
-  if (!gather_own(bytes, from)) return Verdict::kFaultHere;
+  if (requester_.by_network)
+    gather_plainly(bytes, from);
+  else if (!gather_own(bytes, from))
+    return Verdict::kFaultHere;
   ring.publish(record, length > arena::kBytesInSlot);
   if (length > 0) last_in_ring_ = ring.tail();
   if ((record.flags & arena::kHasInvalidate) != 0) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "engine/responder_actions.hpp"
@@ -26,6 +27,14 @@ struct ScatterPiece {
   return total;
 }
 
+// From memory that is surely there.
+inline void gather_plainly(std::byte* into, std::span<const iovec> from) {
+  for (const auto& piece : from) {
+    if (piece.iov_len == 0) continue;
+    std::memcpy(into, piece.iov_base, piece.iov_len);
+    into += piece.iov_len;
+  }
+}
 // From our program's memory into ours. False: some of it isn't there. `known_end`: for one piece of a long
 // message, the address up to which the rest of it may lie; 0: it is all.
 [[nodiscard]] bool gather_own(std::byte* into, std::span<const iovec> from, uint64_t known_end = 0);

@@ -54,10 +54,44 @@ void Port::remove(Connection& connection) {
   auto& place = connections_[connection.own().value & 0xffff];
   if (place == &connection) place = nullptr;
   std::erase(dirty_, &connection);
+  if (std::erase(owing_, &connection) != 0) {
+    connection.acknowledge(base::now());
+    const std::lock_guard sending(sending_);
+    transmitter_.flush();
+  }
   count_.fetch_sub(1);
 }
 
-bool Port::drive(base::Instant now) {
+// Once: a peer that sends on and on would never be answered.
+bool Port::put_off(Connection& connection) {
+  if (!may_put_off_ || connection.owes_acknowledgement()) return false;
+  connection.owes_.store(true, std::memory_order_relaxed);
+  owing_.push_back(&connection);
+  return true;
+}
+
+void Port::settle(Connection& connection) {
+  connection.owes_.store(false, std::memory_order_relaxed);
+  std::erase(owing_, &connection);
+}
+
+void Port::pay(std::vector<Connection*>& owing, base::Instant now) {
+  for (Connection* connection : owing) {
+    connection->owes_.store(false, std::memory_order_relaxed);
+    connection->acknowledge(now);
+  }
+  owing.clear();
+}
+
+void Port::acknowledge_all() {
+  const std::unique_lock lock(receiving_, std::try_to_lock);
+  if (!lock) return;  // somebody drives, and may be this very thread: an ending program doesn't wait
+  pay(owing_, base::now());
+  const std::lock_guard sending(sending_);
+  transmitter_.flush();
+}
+
+bool Port::drive(base::Instant now, Driver driver) {
   bool worked = false;
   {
     const verbs::HeldBells bells;  // rung when all below is sent
@@ -73,12 +107,16 @@ bool Port::drive(base::Instant now) {
         kReceiveBudget, [&](const auto& header, const auto& payload) { take_near(header, payload); });
     worked = near > 0;
     if (look_at_socket(near)) worked |= link_->receive(*this, kReceiveBudget) > 0;
+    may_put_off_ = driver == Driver::kPoller;
+    owed_.swap(owing_);
     for (Connection* connection : dirty_) {
       connection->dirty_ = false;
       connection->go_on(now);
     }
     dirty_.clear();
+    pay(owed_, now);
     run_scheduled(now);
+    may_put_off_ = false;
     if (now >= acquaintances_.next_due()) greet(now);
     link_due_.store(link_->next_deadline().value_or(base::Instant{INT64_MAX}).ns, std::memory_order_relaxed);
     {

@@ -51,10 +51,14 @@ class Connection {
   [[nodiscard]] virtual bool recognised() const = 0;
   // After a batch of packets, when a timer is due, or when it had more to send: sends what may be sent.
   virtual void go_on(base::Instant now) = 0;
+  // Sends the acknowledgement that was put off, if it hasn't left by now.
+  virtual void acknowledge(base::Instant) {}
+  [[nodiscard]] bool owes_acknowledgement() const { return owes_.load(std::memory_order_relaxed); }
 
  private:
   friend class Port;
   bool dirty_ = false;  // got packets in this batch
+  std::atomic<bool> owes_ = false;
   // Under the port's schedule lock.
   bool queued_ = false;
   base::Instant timer_{INT64_MAX};
@@ -87,7 +91,7 @@ class Port final : public verbs::Wire, private net::Sink {
   void detach_all(base::Qpn queue_pair);
 
   [[nodiscard]] bool active() const override { return count_.load(std::memory_order_relaxed) != 0; }
-  bool drive(base::Instant now) override;
+  bool drive(base::Instant now, Driver driver) override;
   // When drive() is due though nothing comes in.
   [[nodiscard]] base::Instant next_due();
   // The helper thread sleeps until then: whoever schedules something earlier wakes it.
@@ -109,6 +113,18 @@ class Port final : public verbs::Wire, private net::Sink {
     lanes_.part(slot);
   }
 
+  // An acknowledgement needn't leave before the program goes on: its next post takes it along, or its next
+  // poll sends it, or the helper, or the program's end. False: it must leave now.
+  [[nodiscard]] bool put_off(Connection& connection);
+  // The connection's acknowledgement has left. Only while nothing comes.
+  void settle(Connection& connection);
+  // The program ends.
+  void acknowledge_all();
+  // Runs `change` unless packets are being taken in at this moment.
+  template <typename Change>
+  void if_nothing_comes(Change change) {
+    if (const std::unique_lock lock(receiving_, std::try_to_lock); lock) change();
+  }
   // Runs while no packet is being taken in.
   template <typename Change>
   void while_nothing_comes(Change change) {
@@ -196,6 +212,7 @@ class Port final : public verbs::Wire, private net::Sink {
   // With the sending lock held.
   void send_greeting(const roce::Greeting& greeting, base::Qpn to, const net::Route& route);
   void run_scheduled(base::Instant now);
+  void pay(std::vector<Connection*>& owing, base::Instant now);
   void publish_counters(base::Instant now);
 
   // No queue pair has index 0: it is the port's own.
@@ -210,6 +227,9 @@ class Port final : public verbs::Wire, private net::Sink {
   std::mutex receiving_;  // link_->receive, and all below
   std::vector<Connection*> connections_;
   std::vector<Connection*> dirty_;
+  std::vector<Connection*> owing_;  // acknowledgements that were put off
+  std::vector<Connection*> owed_;   // those of the turn before
+  bool may_put_off_ = false;        // in this turn
   std::vector<uint16_t> due_;
   Acquaintances acquaintances_;
   std::vector<Membership> memberships_;

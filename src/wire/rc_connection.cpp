@@ -59,6 +59,12 @@ void RcConnection::push() {
   const base::Instant now = base::now();
   Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
   send_requests(now, sending);
+  // The acknowledgement of what the program just received goes along, in the same datagram where it can.
+  if (owes_acknowledgement())
+    port_->if_nothing_comes([&] {
+      port_->settle(*this);
+      send_answers(now, sending);
+    });
   // Whoever has much under way gains nothing by sending each short message at once; together they cost one
   // system call. The next post or poll sends them at the latest, or the helper.
   if (requester_ && requester_->under_way() > kCrowd && sending.waiting() < kCrowd)
@@ -92,7 +98,7 @@ Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet, cons
 }
 
 void RcConnection::go_on(base::Instant now) {
-  send_answers(now);
+  if (!responder_.only_acknowledges() || !port_->put_off(*this)) send_answers(now);
   if (const auto queue = requests_.queue())
     port_->conclude_later(queue->answered([&] {
       if (!requester_ || stopped_) return;
@@ -105,6 +111,10 @@ void RcConnection::go_on(base::Instant now) {
 void RcConnection::send_answers(base::Instant now) {
   if (!responder_.has_answers()) return;
   Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
+  send_answers(now, sending);
+}
+
+void RcConnection::send_answers(base::Instant now, Port::Sending& sending) {
   unsigned sent = 0;
   while (sent < kBurst && responder_.poll_transmit(now, sending)) ++sent;
   if (responder_.has_answers()) port_->schedule(*this, now, now);

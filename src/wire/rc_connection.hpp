@@ -27,10 +27,12 @@ class RcConnection final : public ConnectedPath {
   // The port's side.
   Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) override;
   void go_on(base::Instant now) override;
+  void acknowledge(base::Instant now) override { send_answers(now); }
 
  private:
   void send_requests(base::Instant now, Port::Sending& sending);
   void send_answers(base::Instant now);
+  void send_answers(base::Instant now, Port::Sending& sending);
 
   // Under the send queue's lock.
   std::optional<engine::RcRequester> requester_;

@@ -124,7 +124,7 @@ Drop PortRig::receive(const std::vector<std::byte>& bytes, unsigned segment) {
 
 Drop PortRig::receive(net::Received packet) {
   link_->waiting.push_back(packet);
-  (void)port_->drive(now);
+  (void)port_->drive(now, verbs::Wire::Driver::kHelper);
   Drop reason = Drop::kNone;
   for (size_t i = 0; i < seen_.size(); ++i) {
     const uint64_t count = port_->counters().drops[i];

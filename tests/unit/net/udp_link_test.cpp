@@ -233,10 +233,12 @@ TEST_F(Loopback, LinkLocalAddressesNeedTheirInterface) {
 TEST_F(Loopback, ReceivingStopsAtItsBudgetAndGoesOnLater) {
   for (uint32_t i = 0; i < 20; ++i) ASSERT_TRUE(one_->send({loopback4(2, false), 100, packet_of(2, i, 100)}));
   Keeper keeper;
+  // Until they prove to be many they come one by one.
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(1u, two_->receive(keeper, 3));
   EXPECT_EQ(3u, two_->receive(keeper, 3));
   EXPECT_EQ(0u, two_->receive(keeper, 0));
   EXPECT_EQ(10u, two_->receive(keeper, 10));
-  EXPECT_EQ(7u, two_->receive(keeper, 10));
+  EXPECT_EQ(3u, two_->receive(keeper, 10));
   for (uint32_t i = 0; i < 20; ++i) EXPECT_EQ(body(packet_of(2, i, 100)), body(keeper.kept[i].bytes));
 }
 
