@@ -184,6 +184,11 @@ class Port final : public verbs::Wire, private net::Sink {
     std::atomic<uint64_t> rnr_naks = 0;
     std::atomic<uint64_t> implied_losses = 0;
   };
+  // Packets of all requesters that aren't acknowledged yet, as they last told.
+  [[nodiscard]] int64_t under_way() const { return under_way_.load(std::memory_order_relaxed); }
+  void add_under_way(int64_t packets) {
+    if (packets != 0) under_way_.fetch_add(packets, std::memory_order_relaxed);
+  }
   // What a requester has counted, since it was last told.
   void account(const engine::RcRequester::Counters& now, engine::RcRequester::Counters& told);
   [[nodiscard]] const Counters& counters() const { return counters_; }
@@ -223,6 +228,7 @@ class Port final : public verbs::Wire, private net::Sink {
   Environment environment_;
   std::atomic<size_t> count_ = 0;
   std::atomic<int64_t> promised_ = 0;
+  std::atomic<int64_t> under_way_ = 0;
 
   std::mutex receiving_;  // link_->receive, and all below
   std::vector<Connection*> connections_;

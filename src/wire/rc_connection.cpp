@@ -27,7 +27,14 @@ RcConnection::RcConnection(std::shared_ptr<Port> port, verbs::Process& process,
   });
 }
 
-RcConnection::~RcConnection() { leave(); }
+RcConnection::~RcConnection() {
+  leave();
+  tell_under_way(0);
+}
+
+void RcConnection::tell_under_way(uint32_t packets) {
+  port_->add_under_way(int64_t{packets} - std::exchange(told_under_way_, packets));
+}
 
 void RcConnection::set_rules(const verbs::RetryRules& rules) {
   rules_ = rules;
@@ -65,9 +72,10 @@ void RcConnection::push() {
       port_->settle(*this);
       send_answers(now, sending);
     });
-  // Whoever has much under way gains nothing by sending each short message at once; together they cost one
-  // system call. The next post or poll sends them at the latest, or the helper.
-  if (requester_ && requester_->under_way() > kCrowd && sending.waiting() < kCrowd)
+  // Where much is under way, by this queue pair or by all together, nobody gains by sending each short
+  // message at once; together they cost one system call. The next post or poll sends them at the latest, or
+  // the helper.
+  if (requester_ && port_->under_way() > kCrowd && sending.waiting() < kCrowd)
     port_->schedule(*this, now, now);
   else
     sending.flush();
@@ -79,6 +87,7 @@ void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   while (sent < kBurst && requester_->poll_transmit(now, sending)) ++sent;
   port_->schedule(*this, sent == kBurst ? now : requester_->next_deadline(), now);
   port_->account(requester_->counters(), told_);
+  tell_under_way(requester_->under_way());
 }
 
 Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) {

@@ -23,6 +23,10 @@ class RcConnection final : public ConnectedPath {
                                            uint64_t budget) override;
   void set_rules(const verbs::RetryRules& rules) override;
   void push() override;
+  void stop() override {
+    PipelinedPath::stop();
+    tell_under_way(0);
+  }
 
   // The port's side.
   Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) override;
@@ -31,6 +35,7 @@ class RcConnection final : public ConnectedPath {
 
  private:
   void send_requests(base::Instant now, Port::Sending& sending);
+  void tell_under_way(uint32_t packets);
   void send_answers(base::Instant now);
   void send_answers(base::Instant now, Port::Sending& sending);
 
@@ -38,6 +43,7 @@ class RcConnection final : public ConnectedPath {
   std::optional<engine::RcRequester> requester_;
   verbs::RetryRules rules_;
   engine::RcRequester::Counters told_;  // what the port knows of its counters
+  uint32_t told_under_way_ = 0;         // and of its packets that aren't acknowledged
 
   // Under the port's receiving lock.
   verbs::Responder actions_;
