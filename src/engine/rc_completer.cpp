@@ -101,6 +101,7 @@ void RcRequester::progressed(Instant now) {
   timed_out_ = false;
   quick_tries_ = 0;
   stalled_since_ = now;
+  excused_ = false;
   if (reached == end_psn_)
     deadline_ = kNoDeadline;
   else

@@ -23,6 +23,8 @@ constexpr uint32_t kLongestFetch = 256 * 1024;
 constexpr base::Duration kFirstPatience = base::milliseconds(2);
 constexpr base::Duration kLeastPatience = std::chrono::microseconds(400);
 constexpr base::Duration kMostPatience = base::seconds(2);
+constexpr base::Duration kAway =
+    base::milliseconds(10);  // a timer looked at this late: the process didn't run
 
 }  // namespace
 
@@ -235,6 +237,7 @@ void RcRequester::on_timer(Instant now) {
     return;
   }
   if (now < deadline_) return;
+  excuse(now - deadline_, now);
   ++counters_.timeouts;
   ++backoff_;
   if (now >= gives_up_at()) {
@@ -247,6 +250,16 @@ void RcRequester::on_timer(Instant now) {
   timed_out_ = true;
   rewind();
   arm(now);
+}
+
+// Time in which nobody looked, as the process was stopped or got no processor, isn't the peer's silence: what
+// it said meanwhile may not have been read yet, and an adapter would have tried again. So it doesn't count,
+// and who comes back to find that all is over tries once more.
+void RcRequester::excuse(base::Duration late, Instant now) {
+  stalled_since_ = stalled_since_ + late;
+  if (late <= kAway || excused_ || now < gives_up_at()) return;
+  excused_ = true;
+  stalled_since_ = stalled_since_ + config_.timeout;
 }
 
 Instant RcRequester::gives_up_at() const {

@@ -102,6 +102,7 @@ class RcRequester {
   void rewind();
   void arm(base::Instant now);
   [[nodiscard]] base::Instant gives_up_at() const;
+  void excuse(base::Duration late, base::Instant now);
   void implied_loss(base::Instant now, base::Psn psn);
   void lost(base::Instant now);
   [[nodiscard]] bool second_try_answered(base::Instant now) const;
@@ -134,6 +135,7 @@ class RcRequester {
   Window window_;
   base::Instant deadline_ = kNoDeadline;
   base::Instant stalled_since_{};
+  bool excused_ = false;  // was away when it should have given up, since the last progress
   unsigned backoff_ = 0;
   base::Instant rnr_until_{};
   unsigned rnr_attempts_ = 0;

@@ -44,6 +44,7 @@ class Row:
     files: dict[str, str] = field(default_factory=dict)  # put into {tmp}
     check: Callable[[list["Result"]], str] | None = None  # more than expressions can say; returns what is wrong
     again: str = ""  # output by which a program says that the machine, not the library, was at fault: tried again
+    again_if: Callable[[list["Result"]], bool] | None = None  # the same, where one end's output alone can't tell
     state: str = WORKS
     remark: str = ""
 

@@ -115,11 +115,19 @@ def run(name: str, row: Row, user: str, paths: dict[str, str], scratch: Path) ->
         return "skip", lacking, []
     for attempt in range(1, ATTEMPTS + 1):
         verdict, why, results = run_once(name, row, user, paths, scratch)
-        if verdict != "FAIL" or not any(row.again and re.search(row.again, result.output) for result in results):
+        if verdict != "FAIL" or not excused(row, results):
             break
     if attempt > 1:
-        why = f"{why} (attempt {attempt}: before, the program said that the machine was too busy)".strip()
+        because = ("an acknowledgement of the last message was lost" if row.again_if else
+                   "the program said that the machine was too busy")
+        why = f"{why} (attempt {attempt}: before, {because})".strip()
     return verdict, why, results
+
+
+def excused(row: Row, results: list[Result]) -> bool:
+    if row.again_if and results:
+        return row.again_if(results)
+    return any(row.again and re.search(row.again, result.output) for result in results)
 
 
 def run_once(name: str, row: Row, user: str, paths: dict[str, str], scratch: Path) -> tuple[str, str, list[Result]]:

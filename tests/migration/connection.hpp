@@ -68,5 +68,7 @@ class End {
 
 // What another process with the device open prints of its events.
 [[nodiscard]] int watch_events();
+// A process that closes the descriptors of its device, and prints the events that come of it.
+[[nodiscard]] int lose_device();
 
 }  // namespace verbena::migration

@@ -4,11 +4,16 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
+#include <string>
 
 #include "connection.hpp"
 #include "support/isolated.hpp"
@@ -46,15 +51,14 @@ bool port_event(ibv_context* context, ibv_event_type type, int port) {
 // Another process that has the device open and prints what comes.
 class Watcher {
  public:
-  Watcher() {
+  explicit Watcher(std::string word = "watch") {
     int from[2] = {-1, -1};
     if (::pipe2(from, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
     char name[] = "/proc/self/exe";
-    char word[] = "watch";
-    char* const arguments[] = {name, word, nullptr};
+    char* const arguments[] = {name, word.data(), nullptr};
     if (::posix_spawn(&pid_, name, &actions, nullptr, arguments, environ) != 0)
       throw std::runtime_error("posix_spawn");
     posix_spawn_file_actions_destroy(&actions);
@@ -71,10 +75,14 @@ class Watcher {
   Watcher& operator=(const Watcher&) = delete;
 
   bool hears(int type, int port) {
-    Seen seen;
-    while (std::fscanf(out_, "%d %d", &seen.type, &seen.port) == 2)
+    for (Seen seen = next(); seen.type != kEnd; seen = next())
       if (seen.type == type && seen.port == port) return true;
     return false;
+  }
+  static constexpr int kEnd = -2;
+  Seen next() {
+    Seen seen;
+    return std::fscanf(out_, "%d %d", &seen.type, &seen.port) == 2 ? seen : Seen{kEnd, 0};
   }
 
  private:
@@ -115,7 +123,61 @@ TEST(Events, AQueuePairsComeToItsOwnerAlone) {
   EXPECT_TRUE(watcher.hears(IBV_EVENT_GID_CHANGE, 1));
 }
 
+// A process that loses its place on the host, here since it closed descriptors that it didn't open, is told
+// so at each of its contexts; nobody else is, and their traffic goes on.
+TEST(Events, ALostDeviceIsToldToEveryContextOfThatProcessAlone) {
+  End a(IBV_QPT_RC);
+  End b(IBV_QPT_RC);
+  a.connect(b);
+  b.connect(a);
+  Watcher watcher;
+  Watcher loser("lose");
+  for (const int context : {0, 1}) {
+    const Seen seen = loser.next();
+    EXPECT_EQ(seen.type, IBV_EVENT_DEVICE_FATAL);
+    EXPECT_EQ(seen.port, context);
+  }
+  EXPECT_EQ(loser.next().type, EIO) << "what it asks of the device from then on";
+  EXPECT_EQ(loser.next().type, Watcher::kEnd);
+  EXPECT_FALSE(a.told(IBV_EVENT_DEVICE_FATAL, kMoment));
+  EXPECT_FALSE(b.told(IBV_EVENT_DEVICE_FATAL, kMoment));
+  EXPECT_TRUE(sends(a, b));
+  ASSERT_TRUE(ip("addr add 10.9.9.1/24 dev d0"));
+  EXPECT_EQ(watcher.next().type, IBV_EVENT_GID_CHANGE) << "and nothing before that";
+}
+
 }  // namespace
+
+int lose_device() {
+  ibv_device** list = ibv_get_device_list(nullptr);
+  if (list == nullptr) return 1;
+  std::array<ibv_context*, 2> contexts{};
+  std::set<int> known{0, 1, 2};
+  for (ibv_context*& context : contexts) {
+    context = ibv_open_device(list[0]);
+    if (context == nullptr) return 2;
+    known.insert({context->async_fd, context->cmd_fd});
+  }
+  std::printf("-1 0\n");
+  std::fflush(stdout);
+  // As daemons do, too late; but for the sockets by which events come, without which nobody could be told.
+  for (int fd = 3; fd < 256; ++fd) {
+    int type = 0;
+    socklen_t length = sizeof type;
+    const bool stream = ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM;
+    if (!stream && !known.contains(fd)) ::close(fd);
+  }
+  for (size_t i = 0; i < contexts.size(); ++i) {
+    Seen seen;
+    if (!next_event(contexts[i], seen, kSoon)) return 3;
+    std::printf("%d %zu\n", seen.type, i);
+  }
+  errno = 0;
+  const bool made = ibv_create_cq(contexts[0], 1, nullptr, nullptr, 0) != nullptr;
+  std::printf("%d 0\n", made ? 0 : errno);
+  std::fflush(stdout);
+  return 0;
+}
 
 int watch_events() {
   ibv_device** list = ibv_get_device_list(nullptr);

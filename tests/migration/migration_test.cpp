@@ -154,6 +154,7 @@ TEST_F(UcMigration, ByTheProgram) {
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == "watch") return verbena::migration::watch_events();
+  if (argc == 2 && std::string(argv[1]) == "lose") return verbena::migration::lose_device();
   testing::InitGoogleTest(&argc, argv);
   if (!testing::GTEST_FLAG(list_tests)) {
     using verbena::support::ip;

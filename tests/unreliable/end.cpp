@@ -54,7 +54,8 @@ End::End(ibv_qp_type type, int gid) : type_(type), gid_index_(gid) {
   attr.qp_type = type;
   qp_ = must(ibv_create_qp(pd_, &attr), "ibv_create_qp");
   memory_ = std::make_unique<std::byte[]>(kBufferBytes);
-  mr_ = must(ibv_reg_mr(pd_, memory_.get(), kBufferBytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
+  mr_ = must(ibv_reg_mr(pd_, memory_.get(), kBufferBytes,
+                        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_MW_BIND),
              "ibv_reg_mr");
 }
 

@@ -1,7 +1,7 @@
 """The same programs between two hosts: network namespaces joined by a veth pair, so that every byte goes over RoCEv2."""
 import dataclasses
 
-from row import ORDINARY, ROOT, Row
+from row import ORDINARY, ROOT, Result, Row
 from rows import atomic, pingpong, read, send, write
 
 # Of each program's rows those that don't depend on being on one host, and none that moves gigabytes.
@@ -59,8 +59,19 @@ def impaired(theme: str, row: Row) -> Row:
         dataclasses.replace(process, command=("env", IMPAIRED, *process.command)) for process in made.processes))
 
 
+def last_ack_lost(results: list[Result]) -> bool:
+    """One end finished and left, the other got no answer any more. The pingpongs leave as soon as they have all
+    they count, without asking the peer: if the acknowledgement of its last message is lost, nobody is there to
+    repeat it, with an adapter neither. Traces of such runs show just that: about 1 run in 60 over this link. Both
+    ends failing, or one before the other was done, isn't that."""
+    failed = [result for result in results if result.status != 0]
+    return (len(failed) == 1 and failed[0].status == 1
+            and "Failed status transport retry counter exceeded (12)" in failed[0].output)
+
+
 BAD_LINK = [
-    impaired("pingpong", pingpong.pingpong("check", "-g 0 -c -s 20000 -n 30", "each byte is checked", 20000, 30)),
+    dataclasses.replace(impaired("pingpong", pingpong.pingpong(
+        "check", "-g 0 -c -s 20000 -n 30", "each byte is checked", 20000, 30)), again_if=last_ack_lost),
     impaired("send", send.perftest("bw", "ib_send_bw", "-n 30", "a stream of operations")),
     impaired("write", write.perftest("bw", "ib_write_bw", "-n 30", "a stream of operations")),
     impaired("read", read.perftest("bw", "ib_read_bw", "-n 30", "a stream of operations")),

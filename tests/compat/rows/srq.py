@@ -1,7 +1,9 @@
 """Shared receive queues: ibv_srq_pingpong, and perftest's SEND with --use-srq, on one host and between two."""
+import dataclasses
+
 from row import Row
 from rows import cm
-from rows.network import across, with_option
+from rows.network import across, impaired, last_ack_lost, with_option
 from rows.pair import AS_ROOT_ONLY, pair
 from rows.perftest import perftest
 from rows.pingpong import TIMEOUT_S
@@ -43,6 +45,8 @@ def between_hosts() -> list[Row]:
     rows = [across("hosts", row, row.name, 1500) for row in PINGPONGS + PERFTEST if row.name in NETWORK]
     check = next(row for row in PINGPONGS if row.name == "check")
     rows.append(across("hosts", with_option(check, "-g 1"), "check-ipv6", 1500, shows=f"{check.shows}, over IPv6"))
+    short = srq("check", "-g 0 -c -q 4 -s 20000 -n 30", "each byte is checked", 20000, 30)
+    rows.append(dataclasses.replace(impaired("hosts", short), again_if=last_ack_lost))
     return rows
 
 

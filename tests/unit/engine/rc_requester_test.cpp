@@ -159,6 +159,43 @@ TEST_F(RcRequesterTest, TimeoutProbesWithOnePacketThenGivesUp) {
   EXPECT_LE(probes, 40u);
 }
 
+// Stopped for a minute, or without a processor: the peer's answer may lie in the socket, or be to a packet
+// that an adapter would have sent again meanwhile.
+TEST_F(RcRequesterTest, TimeInWhichNobodyLookedIsNotThePeersSilence) {
+  open(usual());
+  send(1);
+  EXPECT_EQ(sent().size(), 1u);
+  pass(60'000'000);
+  requester_->on_timer(now_);
+  EXPECT_FALSE(requester_->failed());
+  EXPECT_EQ(sent(), Lines{"SendOnly 0 ack 1B"});
+  const auto back = now_;
+  while (!requester_->failed()) ring();
+  EXPECT_GT(now_, back + std::chrono::milliseconds(7 * 67));
+  EXPECT_LE(now_, back + std::chrono::milliseconds(8 * 67));
+}
+
+TEST_F(RcRequesterTest, AwayWhenItShouldGiveUpItTriesOnceMore) {
+  open(usual());
+  send(1);
+  (void)sent();
+  const auto end = now_ + std::chrono::milliseconds(8 * 67);
+  while (requester_->next_deadline() != end) ring();
+  (void)sent();
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_FALSE(requester_->failed());
+    pass(60'000'000);
+    requester_->on_timer(now_);
+    (void)sent();
+  }
+  while (!requester_->failed()) {
+    pass(60'000'000);  // always late: it ends all the same
+    requester_->on_timer(now_);
+    ASSERT_LT(now_, at_us(3'600'000'000));
+  }
+  EXPECT_EQ(ended(), Lines{"0 status 5"});
+}
+
 TEST_F(RcRequesterTest, OnAnotherPathRetriesCountAnew) {
   open(usual());
   other_path_ = true;
