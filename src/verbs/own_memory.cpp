@@ -300,6 +300,20 @@ bool accessible(const void* data, size_t length, Access access) {
   return prove(data, length, access) == Proof::kAccessible;
 }
 
+bool accessible_again(const void* data, size_t length, Access access, ProofStamp& stamp) {
+  if (stamp.covers(data, length, access, kPermissionMicroseconds)) {
+    const auto first = reinterpret_cast<uintptr_t>(data) & ~(page_size() - 1);
+    const size_t span = reinterpret_cast<uintptr_t>(data) + length - first;
+    // With MS_ASYNC nothing is written; it fails where something isn't mapped.
+    return ::msync(reinterpret_cast<void*>(first), span, MS_ASYNC) == 0;
+  }
+  const uint64_t when = ProofClock::now();
+  ProofClock::calibrate();
+  if (!accessible(data, length, access)) return false;
+  stamp.renew(data, length, access, when);
+  return true;
+}
+
 bool prove_and_copy(void* to, const void* from, size_t length, Tail tail, Access access, ProofStamp& stamp,
                     uintptr_t proof_end) {
   if (length == 0) return true;

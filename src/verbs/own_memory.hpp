@@ -128,8 +128,13 @@ class ProofClock {
   static inline std::atomic<uint32_t> ticks_per_us_ = 1000;
 };
 
-// How long a proof is believed. Long enough for a burst of small messages, shorter than an idle moment.
-inline constexpr uint32_t kProofMicroseconds = 4;
+// How long a proof is believed. Long enough for a burst of messages, or for a question and its answer over a
+// network; shorter than an idle moment.
+inline constexpr uint32_t kProofMicroseconds = 20;
+
+// How long that its pages may be accessed, if only the kernel says in between that they are still mapped:
+// that is known without a look at each of them.
+inline constexpr uint32_t kPermissionMicroseconds = 10'000;
 
 enum class Access : uint8_t { kRead, kWrite };
 
@@ -137,7 +142,8 @@ enum class Access : uint8_t { kRead, kWrite };
 // thread may use it.
 class ProofStamp {
  public:
-  [[nodiscard]] bool covers(const void* data, size_t length, Access access) const {
+  [[nodiscard]] bool covers(const void* data, size_t length, Access access,
+                            uint32_t microseconds = kProofMicroseconds) const {
     const uint32_t turn = turn_.load(std::memory_order_acquire);
     const uintptr_t low = low_.load(std::memory_order_relaxed);
     const uintptr_t high = high_.load(std::memory_order_relaxed);
@@ -147,7 +153,7 @@ class ProofStamp {
     const auto first = reinterpret_cast<uintptr_t>(data);
     if (access == Access::kWrite && (low & kWritable) == 0) return false;
     if (first < (low & ~kWritable) || first > high || high - first < length) return false;
-    return ProofClock::within(when, ProofClock::now(), kProofMicroseconds);
+    return ProofClock::within(when, ProofClock::now(), microseconds);
   }
   void renew(const void* data, size_t length, Access access, uint64_t when);
   // Forgets everything: for deregistration, and for tests.
@@ -211,6 +217,9 @@ inline void copy_in_order(void* to, const void* from, size_t length, engine::Tai
 
 // Faults it in as an access would, without touching a byte. False: it isn't there, or nobody can tell.
 [[nodiscard]] bool accessible(const void* data, size_t length, Access access);
+
+// The same for what is accessed again and again, at less cost where `stamp` remembers it.
+[[nodiscard]] bool accessible_again(const void* data, size_t length, Access access, ProofStamp& stamp);
 
 // What place() and fetch() do when the stamp doesn't cover the program's memory: prove it, copy, renew. What
 // follows, up to `proof_end`, is proven with it where it can be: a long message comes in many pieces.
