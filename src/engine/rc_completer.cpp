@@ -26,7 +26,7 @@ bool known_syndrome(uint8_t code) {
 }  // namespace
 
 DropReason RcRequester::on_packet(Instant now, const roce::Packet& packet) {
-  if (packet.bth.service != roce::Service::kRc) return DropReason::kBadOpcode;
+  if (packet.bth.service != config_.service) return DropReason::kBadOpcode;
   if (failed_) return DropReason::kStaleAnswer;
   const Psn psn = packet.bth.psn;
   if (psn.before(unacknowledged())) {

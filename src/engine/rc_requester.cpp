@@ -99,6 +99,15 @@ bool RcRequester::poll_transmit(Instant now, PacketSink& sink) {
   return flight.request.fetches() ? send_fetch(now, flight, sink) : send_piece(now, flight, sink);
 }
 
+roce::Packet RcRequester::packet_for(const Request& request) const {
+  roce::Packet packet;
+  packet.bth.service = config_.service;
+  packet.bth.pkey = config_.pkey;
+  packet.bth.destination = config_.target;
+  packet.xrc_srq = request.srq;
+  return packet;
+}
+
 bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
   const Request& request = flight.request;
   const uint32_t index = cursor_packet_;
@@ -107,7 +116,7 @@ bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
   const uint64_t offset = uint64_t{index} * config_.mtu;
   const auto length = static_cast<uint32_t>(std::min<uint64_t>(request.length - offset, config_.mtu));
 
-  roce::Packet packet;
+  roce::Packet packet = packet_for(request);
   packet.bth.operation = operation_for(request, first, last);
   const auto room = sink.room(packet.bth.opcode(), length);
   if (length > 0 && !host_.gather(cursor_, offset, room)) {
@@ -117,8 +126,6 @@ bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
     return false;
   }
   const uint64_t after = cost_sent_ + config_.mtu + Window::kPacketOverhead - cost_acknowledged();
-  packet.bth.pkey = config_.pkey;
-  packet.bth.destination = config_.target;
   packet.bth.psn = flight.first + index;
   packet.bth.solicited = last && request.solicited;
   packet.bth.ack_request = last || (index + 1) % kAskEvery == 0 || after >= window_.size() || recovering_;
@@ -134,7 +141,7 @@ bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
 bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
   if (fetch_ends_.size() >= config_.fetches) return false;
   const Request& request = flight.request;
-  roce::Packet packet;
+  roce::Packet packet = packet_for(request);
   uint32_t packets = 1;
   if (request.kind == Request::Kind::kRead) {
     const uint64_t room =
@@ -170,8 +177,6 @@ bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
     return false;
   }
   if (carries) packet.payload = room;
-  packet.bth.pkey = config_.pkey;
-  packet.bth.destination = config_.target;
   packet.bth.psn = flight.first + cursor_packet_;
   packet.bth.ack_request = true;
   sink.commit(packet);

@@ -1,6 +1,6 @@
-// The requester of a reliable connection (IBA 9.7): cuts requests into packets, sends them within a window,
-// takes acknowledgements and answers, goes back to what was lost. Sans-IO: packets, time and chance are
-// handed in. One thread at a time.
+// The requester of a reliable connection (IBA 9.7; XRC: annex A14): cuts requests into packets, sends them
+// within a window, takes acknowledgements and answers, goes back to what was lost. Sans-IO: packets, time and
+// chance are handed in. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ namespace verbena::engine {
 inline constexpr base::Instant kNoDeadline{INT64_MAX};
 
 struct RcRequesterConfig {
+  roce::Service service = roce::Service::kRc;  // or kXrc, which differs in headers only
   base::Qpn target;
   base::Psn first_psn;
   uint16_t pkey = 0xffff;
@@ -83,6 +84,7 @@ class RcRequester {
   [[nodiscard]] base::Psn cursor_psn() const;
 
   [[nodiscard]] bool may_start(const Flight& flight) const;
+  [[nodiscard]] roce::Packet packet_for(const Request& request) const;
   bool send_piece(base::Instant now, Flight& flight, PacketSink& sink);
   bool send_fetch(base::Instant now, Flight& flight, PacketSink& sink);
   void sent(base::Instant now, base::Psn psn, uint32_t packets, bool asks);

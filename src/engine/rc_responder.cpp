@@ -36,11 +36,12 @@ RcResponder::RcResponder(const RcResponderConfig& config, ResponderActions& acti
 }
 
 DropReason RcResponder::on_packet(Instant, const roce::Packet& packet) {
-  if (packet.bth.service != roce::Service::kRc || !packet.info().request) return DropReason::kBadOpcode;
+  if (packet.bth.service != config_.service || !packet.info().request) return DropReason::kBadOpcode;
   const Psn psn = packet.bth.psn;
   if (failed_) return on_packet_after_failure(packet);
   if (psn.before(expected_)) return on_duplicate(packet);
   if (psn != expected_) return on_gap(psn);
+  if (message_ == Message::kNone) srq_ = packet.xrc_srq;
   const Verdict verdict = shape_fits(packet) ? carry_out(packet) : Verdict::kBadSequence;
   if (verdict != Verdict::kDone) return refuse(verdict, packet);
 
@@ -91,12 +92,22 @@ bool RcResponder::shape_fits(const roce::Packet& packet) const {
   const auto& info = packet.info();
   if (!info.send && !info.write) return message_ == Message::kNone;
   if (info.first != (message_ == Message::kNone)) return false;
-  if (!info.first && (message_ == Message::kSend) != info.send) return false;
+  if (!info.first && ((message_ == Message::kSend) != info.send || packet.xrc_srq != srq_)) return false;
   return length_fits(packet, config_.mtu);
+}
+
+// Anew: even if it is the same queue as before, which may be gone meanwhile.
+Verdict RcResponder::aim(uint32_t srq, bool anew) {
+  if (config_.service != roce::Service::kXrc || (!anew && aimed_ == srq)) return Verdict::kDone;
+  const Verdict verdict = actions_.aim(srq);
+  aimed_.reset();
+  if (verdict == Verdict::kDone) aimed_ = srq;
+  return verdict;
 }
 
 Verdict RcResponder::carry_out(const roce::Packet& packet) {
   const auto& info = packet.info();
+  if (auto aimed = aim(srq_, info.first); aimed != Verdict::kDone) return aimed;
   if (info.send) return on_send(packet);
   if (info.write) return on_write(packet);
   if (info.atomic_write) return on_atomic_write(packet);
@@ -164,7 +175,11 @@ Verdict RcResponder::on_read(const roce::Packet& packet) {
   if (auto allowed = actions_.check(range, RemoteUse::kRead); allowed != Verdict::kDone) return allowed;
   const auto packets =
       static_cast<uint32_t>(range.length == 0 ? 1 : (range.length + config_.mtu - 1) / config_.mtu);
-  if (!add_job({.first = expected_, .packets = packets, .range = range, .msn = (msn_ + 1) & 0xffffff}))
+  if (!add_job({.first = expected_,
+                .packets = packets,
+                .range = range,
+                .msn = (msn_ + 1) & 0xffffff,
+                .srq = srq_}))
     return Verdict::kBadSequence;
   expected_ = expected_ + packets;
   return Verdict::kDone;
@@ -179,7 +194,7 @@ Verdict RcResponder::on_atomic(const roce::Packet& packet) {
                               .first = add ? eth.swap_add : eth.compare,
                               .second = eth.swap_add};
   // Its place among the answers is taken first: it must not run and then have nowhere to be remembered.
-  if (!add_job({.first = expected_, .atomic = true, .range = {}, .msn = (msn_ + 1) & 0xffffff}))
+  if (!add_job({.first = expected_, .atomic = true, .range = {}, .msn = (msn_ + 1) & 0xffffff, .srq = srq_}))
     return Verdict::kBadSequence;
   uint64_t before = 0;
   if (auto verdict = actions_.atomic(request, before); verdict != Verdict::kDone) {
@@ -200,7 +215,8 @@ Verdict RcResponder::on_atomic_write(const roce::Packet& packet) {
   std::memcpy(&request.first, packet.payload.data(), sizeof request.first);
   if (!add_job({.first = expected_,
                 .range = {.key = packet.reth.key, .address = packet.reth.address},
-                .msn = (msn_ + 1) & 0xffffff}))
+                .msn = (msn_ + 1) & 0xffffff,
+                .srq = srq_}))
     return Verdict::kBadSequence;
   uint64_t before = 0;
   if (auto verdict = actions_.atomic(request, before); verdict != Verdict::kDone) {
@@ -247,8 +263,8 @@ DropReason RcResponder::replay(const roce::Packet& packet) {
       const RemoteRange& range = kept_job.range;
       const uint32_t length = packet.info().atomic_write ? 0 : packet.reth.length;
       // A part of what was asked for before, or it is none of ours.
-      if (packet.reth.key != range.key || packet.reth.address != range.address + offset ||
-          length > range.length - offset)
+      if (packet.xrc_srq != kept_job.srq || packet.reth.key != range.key ||
+          packet.reth.address != range.address + offset || length > range.length - offset)
         return DropReason::kReplayForgotten;
       end = index + std::max<uint32_t>((length + config_.mtu - 1) / config_.mtu, 1);
     }
@@ -290,23 +306,27 @@ DropReason RcResponder::refuse(Verdict verdict, const roce::Packet& packet) {
       nak_ = 0;
       return DropReason::kNoRoom;
     default:
-      fail(verdict, (packet.info().write && packet.info().imm) || packet.info().ieth, expected_);
+      fail(verdict, (packet.info().write && packet.info().imm) || packet.info().ieth, expected_, srq_);
       return DropReason::kNone;
   }
 }
 
-void RcResponder::fail(Verdict verdict, bool consumes_receive, Psn psn) {
+void RcResponder::fail(Verdict verdict, bool consumes_receive, Psn psn, uint32_t srq) {
   failed_ = true;
   last_nak_ = nak_ = syndrome_of(verdict);
   nak_psn_ = psn;
   untold_ = verdict;
   untold_consumes_ = consumes_receive;
+  untold_srq_ = srq;
   tell_failure();
 }
 
 // READs before the one at fault are answered first: a queue pair in ERR reads no memory.
 void RcResponder::tell_failure() {
   if (untold_ == Verdict::kDone || !due_.empty()) return;
+  const Verdict aimed = aim(untold_srq_, false);
+  if (aimed == Verdict::kNoRoom || aimed == Verdict::kAsk) return;
+  untold_consumes_ = untold_consumes_ && aimed == Verdict::kDone;
   if (actions_.fail(untold_, untold_consumes_) != Verdict::kNoRoom) untold_ = Verdict::kDone;
 }
 
@@ -319,15 +339,21 @@ bool RcResponder::poll_transmit(Instant, PacketSink& sink) {
     send_aeth(nak_, nak_psn_, sink);
     nak_ = 0;
   } else {
-    send_aeth(static_cast<uint8_t>(syndrome::kAck | credit_code(actions_.credits())), expected_ + Psn::kMask,
-              sink);
+    send_aeth(ack_syndrome(), expected_ + Psn::kMask, sink);
   }
   ack_due_ = false;
   return true;
 }
 
+// XRC knows no credits: what a shared receive queue has is promised to nobody.
+uint8_t RcResponder::ack_syndrome() {
+  const bool counted = config_.service != roce::Service::kXrc;
+  return static_cast<uint8_t>(syndrome::kAck | credit_code(counted ? actions_.credits() : kCreditsUncounted));
+}
+
 roce::Packet RcResponder::answer(Operation operation, Psn psn) const {
   roce::Packet packet;
+  packet.bth.service = config_.service;
   packet.bth.operation = operation;
   packet.bth.pkey = config_.pkey;
   packet.bth.destination = config_.requester;
@@ -347,7 +373,7 @@ bool RcResponder::send_due(PacketSink& sink) {
   const Job& kept = job(due.job);
   if (kept.atomic) {
     roce::Packet packet = answer(Operation::kAtomicAcknowledge, kept.first);
-    packet.aeth = {static_cast<uint8_t>(syndrome::kAck | credit_code(actions_.credits())), kept.msn};
+    packet.aeth = {ack_syndrome(), kept.msn};
     packet.atomic_before = kept.before;
     (void)sink.room(packet.bth.opcode(), 0);
     sink.commit(packet);
@@ -372,17 +398,19 @@ bool RcResponder::send_read_response(Due& due, PacketSink& sink) {
                                kept.first + due.next);
   const auto room = sink.room(packet.bth.opcode(), length);
   const iovec into{room.data(), length};
-  const auto verdict =
-      actions_.read({kept.range.key, kept.range.address + offset, length}, {&into, 1}, Tail::kAnyOrder);
+  auto verdict = aim(kept.srq, false);
+  if (verdict == Verdict::kDone)
+    verdict =
+        actions_.read({kept.range.key, kept.range.address + offset, length}, {&into, 1}, Tail::kAnyOrder);
   if (verdict == Verdict::kNoRoom || verdict == Verdict::kAsk) return false;
   if (verdict != Verdict::kDone) {
     due_.clear();
     if (verdict == Verdict::kSilence) return nak_ != 0;
     // The region went away between two answers: the READ ends there.
-    fail(verdict, false, packet.bth.psn);
+    fail(verdict, false, packet.bth.psn, kept.srq);
     return true;
   }
-  packet.aeth = {static_cast<uint8_t>(syndrome::kAck | credit_code(actions_.credits())), kept.msn};
+  packet.aeth = {ack_syndrome(), kept.msn};
   packet.payload = room;
   sink.commit(packet);
   ++due.next;

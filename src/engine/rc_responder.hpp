@@ -1,8 +1,9 @@
-// The responder of a reliable connection (IBA 9.7.4): takes requests in the order of their PSNs, carries them
-// out by the responder's actions, answers. Sans-IO, one thread at a time.
+// The responder of a reliable connection (IBA 9.7.4; XRC: annex A14): takes requests in the order of their
+// PSNs, carries them out by the responder's actions, answers. Sans-IO, one thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/numbers.hpp"
@@ -15,6 +16,7 @@
 namespace verbena::engine {
 
 struct RcResponderConfig {
+  roce::Service service = roce::Service::kRc;  // or kXrc: each request names a shared receive queue
   base::Qpn requester;
   base::Psn first_psn;
   uint16_t pkey = 0xffff;
@@ -54,6 +56,7 @@ class RcResponder {
     uint64_t before = 0;  // the atomic's answer
     RemoteRange range;
     uint32_t msn = 0;
+    uint32_t srq = 0;
   };
   // Answers to be sent: of a job, packets `next` to `end`.
   struct Due {
@@ -68,6 +71,8 @@ class RcResponder {
   [[nodiscard]] DropReason on_packet_after_failure(const roce::Packet& packet);
   [[nodiscard]] DropReason replay(const roce::Packet& packet);
   [[nodiscard]] bool shape_fits(const roce::Packet& packet) const;
+  [[nodiscard]] Verdict aim(uint32_t srq, bool anew);
+  [[nodiscard]] uint8_t ack_syndrome();
   [[nodiscard]] Verdict carry_out(const roce::Packet& packet);
   [[nodiscard]] Verdict on_send(const roce::Packet& packet);
   [[nodiscard]] Verdict on_write(const roce::Packet& packet);
@@ -75,7 +80,7 @@ class RcResponder {
   [[nodiscard]] Verdict on_atomic(const roce::Packet& packet);
   [[nodiscard]] Verdict on_atomic_write(const roce::Packet& packet);
   [[nodiscard]] DropReason refuse(Verdict verdict, const roce::Packet& packet);
-  void fail(Verdict verdict, bool consumes_receive, base::Psn psn);
+  void fail(Verdict verdict, bool consumes_receive, base::Psn psn, uint32_t srq);
   void tell_failure();
   [[nodiscard]] bool add_job(const Job& job);
   [[nodiscard]] Job& job(uint32_t number) { return jobs_[number % jobs_.size()]; }
@@ -94,10 +99,13 @@ class RcResponder {
   base::Psn gap_last_;               // the last packet that came after the gap
   Verdict untold_ = Verdict::kDone;  // a failure that the actions weren't told of yet
   bool untold_consumes_ = false;
+  uint32_t untold_srq_ = 0;
 
   Message message_ = Message::kNone;
+  uint32_t srq_ = 0;     // of the message, or of the last one
   uint64_t offset_ = 0;  // within the message
   RemoteRange write_;
+  std::optional<uint32_t> aimed_;  // the queue that the actions are about
 
   std::vector<Job> jobs_;  // a ring of the newest ones
   uint32_t jobs_made_ = 0;

@@ -23,6 +23,7 @@ struct Request {
   uint64_t length = 0;
   uint64_t compare_add = 0;
   uint64_t swap = 0;
+  uint32_t srq = 0;  // XRC: the peer's shared receive queue, which READs and atomics name, too
 
   // Has an answer of its own. An ATOMIC WRITE's is empty.
   [[nodiscard]] bool fetches() const { return kind >= Kind::kRead; }

@@ -33,8 +33,9 @@ enum class Verdict : uint8_t {
   kWrongQueuePair,  // the window is open to another queue pair
   kNotWindow,       // the key to bind or invalidate isn't one of a window of the right type
   kBound,           // the window is bound, and must be invalidated first
+  kNoSharedQueue,   // XRC: the request names no shared receive queue of the connection's domain
 };
-inline constexpr Verdict kLastVerdict = Verdict::kBound;
+inline constexpr Verdict kLastVerdict = Verdict::kNoSharedQueue;
 
 // What the requester's completion says of it (IBA 9.7.5.2.8: NAK codes).
 enum class Nak : uint8_t { kNone, kRemoteAccess, kInvalidRequest, kOperational };
@@ -53,6 +54,7 @@ enum class Nak : uint8_t { kNone, kRemoteAccess, kInvalidRequest, kOperational }
     case Verdict::kMisaligned:
     case Verdict::kBadSequence:
     case Verdict::kTooLong:
+    case Verdict::kNoSharedQueue:
       return Nak::kInvalidRequest;
     case Verdict::kBadReceive:
     case Verdict::kCorrupt:
@@ -97,6 +99,15 @@ class ResponderActions {
  public:
   virtual ~ResponderActions() = default;
 
+  // XRC only: whose receives, memory and domain the actions that follow are about. Called before each message
+  // and whenever the engine turns to another one's queue: a READ may be answered in the middle of a message
+  // for another queue, which goes on afterwards. So a receive that was begun belongs to its queue. If it
+  // isn't kDone, no action follows but fail(), which then consumes no receive.
+  [[nodiscard]] virtual Verdict aim(uint32_t srq) {
+    (void)srq;
+    return Verdict::kNoSharedQueue;
+  }
+
   // Key, bounds, access, domain of a whole range, before its first byte moves. An empty range isn't looked at
   // (IBA 9.7.4.1.5: no R_Key check for zero-length requests).
   [[nodiscard]] virtual Verdict check(const RemoteRange& range, RemoteUse use) = 0;
@@ -113,11 +124,11 @@ class ResponderActions {
   [[nodiscard]] virtual Verdict finish_receive(const Arrival& arrival) = 0;
   [[nodiscard]] virtual Verdict deliver(const Arrival& arrival, std::span<const iovec> from) = 0;
 
-  // Receives that are posted and not consumed; UINT32_MAX: not told.
+  // Receives that are posted and not consumed; UINT32_MAX: not told. XRC never asks.
   [[nodiscard]] virtual uint32_t credits() = 0;
 
   // The responder's side of a failed request: its queue pair goes to ERR, with the completion or the event
-  // that belongs to it. kNoRoom: call again.
+  // that belongs to it. XRC: a receive is consumed of the queue aimed at. kNoRoom: call again.
   [[nodiscard]] virtual Verdict fail(Verdict why, bool consumes_receive) = 0;
 };
 

@@ -24,7 +24,8 @@ const char* name_of(RequestStatus status) {
 }
 
 engine::RcRequesterConfig requester_config(const EndpointConfig& config, Random& random) {
-  return {.target = config.peer_qpn,
+  return {.service = config.service,
+          .target = config.peer_qpn,
           .first_psn = config.send_psn,
           .mtu = config.mtu,
           .capacity = config.capacity,
@@ -37,7 +38,8 @@ engine::RcRequesterConfig requester_config(const EndpointConfig& config, Random&
 }
 
 engine::RcResponderConfig responder_config(const EndpointConfig& config) {
-  return {.requester = config.peer_qpn,
+  return {.service = config.service,
+          .requester = config.peer_qpn,
           .first_psn = config.receive_psn,
           .mtu = config.mtu,
           .fetches = config.fetches,
@@ -47,12 +49,13 @@ engine::RcResponderConfig responder_config(const EndpointConfig& config) {
 }  // namespace
 
 Endpoint::Endpoint(const EndpointConfig& config, EventQueue& events, Journal& journal, Oracle& oracle,
-                   SharedCounter& counter, Random random)
+                   SharedCounter& counter, ReceivePools& pools, Random random)
     : config_(config),
       events_(events),
       journal_(journal),
       oracle_(oracle),
       counter_(counter),
+      pools_(pools),
       random_(random),
       requester_(requester_config(config, random_), *this),
       responder_(responder_config(config), *this),
@@ -71,6 +74,8 @@ void Endpoint::begin(Endpoint& peer, SharedCounter& peer_counter, std::vector<Pl
   plan_ = std::move(plan);
   for (uint32_t i = 0; i < plan_.size(); ++i)
     if (plan_[i].request.consumes_receive()) consuming_.push_back(i);
+  if (is_xrc())
+    for (const uint32_t i : consuming_) peer.pools_.want(plan_[i].request.srq);
 }
 
 void Endpoint::run_program() {
@@ -78,7 +83,7 @@ void Endpoint::run_program() {
   const Instant now = events_.now();
   // As many receives as the peer will consume, and no more: one that is consumed in vain would be missed.
   const auto& wanted = peer_->consuming_;
-  while (receives_posted_ < wanted.size() && now >= next_receives_) {
+  while (!is_xrc() && receives_posted_ < wanted.size() && now >= next_receives_) {
     for (uint32_t i = 0; i < config_.receives_at_once && receives_posted_ < wanted.size(); ++i) {
       if (peer_->plan_[wanted[receives_posted_]].starved) {
         next_receives_ = engine::kNoDeadline;
@@ -109,7 +114,7 @@ Instant Endpoint::next_deadline() const {
   Instant next = requester_.next_deadline();
   const Instant now = events_.now();
   if (posted_ < plan_.size() && !requester_.full() && now < next_post_) next = std::min(next, next_post_);
-  if (receives_posted_ < peer_->consuming_.size()) next = std::min(next, next_receives_);
+  if (!is_xrc() && receives_posted_ < peer_->consuming_.size()) next = std::min(next, next_receives_);
   return next;
 }
 
@@ -216,7 +221,7 @@ void Endpoint::check_memory() {
   for (uint32_t i = 0; i < peer_->posted_; ++i) {
     const Planned& planned = peer_->plan_[i];
     const Request& request = planned.request;
-    if (request.key != key_base() + region::kData || request.kind == Request::Kind::kRead ||
+    if (region_of(request.key) != region::kData || request.kind == Request::Kind::kRead ||
         request.kind == Request::Kind::kSend)
       continue;
     const uint64_t offset = request.address - region::kAddress;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "sim/oracle.hpp"
 #include "sim/plan.hpp"
 #include "sim/random.hpp"
+#include "sim/receive_pools.hpp"
 
 namespace verbena::sim {
 
@@ -28,6 +30,7 @@ struct SharedCounter {
 };
 
 struct EndpointConfig {
+  roce::Service service = roce::Service::kRc;  // or kXrc: receives are of the host's pools
   base::Qpn qpn;
   base::Qpn peer_qpn;
   base::Psn send_psn;
@@ -51,7 +54,7 @@ struct EndpointConfig {
 class Endpoint final : public engine::RequesterHost, public engine::ResponderActions {
  public:
   Endpoint(const EndpointConfig& config, EventQueue& events, Journal& journal, Oracle& oracle,
-           SharedCounter& counter, Random random);
+           SharedCounter& counter, ReceivePools& pools, Random random);
 
   // Both ends and both plans are there: from now on it works.
   void begin(Endpoint& peer, SharedCounter& peer_counter, std::vector<Planned> plan);
@@ -82,6 +85,7 @@ class Endpoint final : public engine::RequesterHost, public engine::ResponderAct
                              engine::Tail tail) override;
   void ended(uint32_t number, engine::RequestStatus status) override;
 
+  [[nodiscard]] engine::Verdict aim(uint32_t srq) override;
   [[nodiscard]] engine::Verdict check(const engine::RemoteRange& range, engine::RemoteUse use) override;
   [[nodiscard]] engine::Verdict write(const engine::RemoteRange& range, std::span<const iovec> from,
                                       engine::Tail tail) override;
@@ -109,6 +113,9 @@ class Endpoint final : public engine::RequesterHost, public engine::ResponderAct
   void check_memory();
   [[nodiscard]] bool silent_or_busy(engine::Verdict& verdict);
   [[nodiscard]] uint64_t receive_capacity() const;
+  [[nodiscard]] bool is_xrc() const { return config_.service == roce::Service::kXrc; }
+  [[nodiscard]] uint32_t region_of(uint32_t key) const;
+  [[nodiscard]] bool receive_is_there();
   [[nodiscard]] const Planned& awaited() const { return peer_->plan_[peer_->consuming_[consumed_]]; }
 
   EndpointConfig config_;
@@ -117,6 +124,7 @@ class Endpoint final : public engine::RequesterHost, public engine::ResponderAct
   Oracle& oracle_;
   SharedCounter& counter_;
   SharedCounter* peer_counter_ = nullptr;
+  ReceivePools& pools_;
   Random random_;
   Endpoint* peer_ = nullptr;
   engine::RcRequester requester_;
@@ -140,6 +148,9 @@ class Endpoint final : public engine::RequesterHost, public engine::ResponderAct
   uint32_t consumed_ = 0;
   base::Instant next_receives_{};
   std::vector<std::byte> receiving_;
+  // XRC: which queue the actions are about, and of which a receive was taken for the message at hand.
+  std::optional<uint32_t> aimed_;
+  std::optional<uint32_t> claimed_;
 };
 
 }  // namespace verbena::sim

@@ -24,10 +24,28 @@ bool Endpoint::silent_or_busy(Verdict& verdict) {
   return true;
 }
 
+Verdict Endpoint::aim(uint32_t srq) {
+  aimed_.reset();
+  if (Verdict verdict; silent_or_busy(verdict)) return verdict;
+  if (!is_xrc()) oracle_.wrong(fmt::format("{}: a reliable connection is aimed", name()));
+  if (!pools_.has(srq)) return Verdict::kNoSharedQueue;
+  aimed_ = srq;
+  return Verdict::kDone;
+}
+
+// Of XRC each shared receive queue has a domain of its own, and keys of its own to the same memory.
+uint32_t Endpoint::region_of(uint32_t key) const {
+  const uint32_t which = key - key_base();
+  return is_xrc() ? which % region::kKeysOfQueue : which;
+}
+
 Verdict Endpoint::check(const RemoteRange& range, RemoteUse use) {
   if (Verdict verdict; silent_or_busy(verdict)) return verdict;
+  if (is_xrc() && !aimed_) oracle_.wrong(fmt::format("{}: no queue was aimed at", name()));
   if (range.length == 0) return Verdict::kDone;
-  const uint32_t which = range.key - key_base();
+  const uint32_t which = region_of(range.key);
+  if (aimed_ && (range.key - key_base()) / region::kKeysOfQueue != *aimed_ - ReceivePoolsConfig::kFirstNumber)
+    return Verdict::kWrongDomain;
   if (which == region::kForeign) return Verdict::kWrongDomain;
   if (which != region::kData && which != region::kReadOnly && which != region::kFragile)
     return Verdict::kBadKey;
@@ -50,7 +68,7 @@ Verdict Endpoint::write(const RemoteRange& range, std::span<const iovec> from, T
 
 Verdict Endpoint::read(const RemoteRange& range, std::span<const iovec> into, Tail) {
   if (auto verdict = check(range, RemoteUse::kRead); verdict != Verdict::kDone) return verdict;
-  const uint32_t which = range.key - key_base();
+  const uint32_t which = region_of(range.key);
   uint64_t offset = range.address - region::kAddress;
   if (which == region::kFragile) {
     // It lasts for the first half of the one READ that is planned of it.
@@ -72,7 +90,7 @@ Verdict Endpoint::read(const RemoteRange& range, std::span<const iovec> into, Ta
 
 Verdict Endpoint::atomic(const engine::AtomicRequest& request, uint64_t& before) {
   if (Verdict verdict; silent_or_busy(verdict)) return verdict;
-  const bool shared = request.key - key_base() == region::kCounter;
+  const bool shared = region_of(request.key) == region::kCounter;
   if (!shared)
     if (auto verdict = check({request.key, request.address, 8}, RemoteUse::kAtomic);
         verdict != Verdict::kDone)
@@ -95,9 +113,21 @@ Verdict Endpoint::atomic(const engine::AtomicRequest& request, uint64_t& before)
 
 uint64_t Endpoint::receive_capacity() const { return awaited().receive_bytes; }
 
+// Of a pool it is taken at once, since others would, too.
+bool Endpoint::receive_is_there() {
+  if (!is_xrc()) return receives_posted_ != consumed_;
+  if (!aimed_ || (claimed_ && claimed_ != aimed_) || consumed_ >= peer_->consuming_.size()) {
+    oracle_.wrong(fmt::format("{}: a message that nobody sent, or for another queue", name()));
+    return false;
+  }
+  if (!claimed_ && !pools_.take(*aimed_)) return false;
+  claimed_ = aimed_;
+  return true;
+}
+
 Verdict Endpoint::begin_receive(const engine::Arrival& arrival) {
   if (Verdict verdict; silent_or_busy(verdict)) return verdict;
-  if (receives_posted_ == consumed_) return Verdict::kNotReady;
+  if (!receive_is_there()) return Verdict::kNotReady;
   if (arrival.kind == engine::Arrival::Kind::kSend && arrival.length > receive_capacity())
     return Verdict::kTooLong;
   return Verdict::kDone;
@@ -119,6 +149,7 @@ Verdict Endpoint::finish_receive(const engine::Arrival& arrival) {
   if (arrival.invalidates) return Verdict::kBadKey;  // there are no windows here
   check_arrival(arrival);
   ++consumed_;
+  claimed_.reset();
   receiving_.clear();
   return Verdict::kDone;
 }
@@ -133,9 +164,12 @@ Verdict Endpoint::deliver(const engine::Arrival& arrival, std::span<const iovec>
 void Endpoint::check_arrival(const engine::Arrival& arrival) {
   journal_.add(0x1000000 + consumed_);
   journal_.say(events_.now(), fmt::format("{} receive {}: {} B", name(), consumed_, arrival.length));
-  if (consumed_ >= receives_posted_) return oracle_.wrong(fmt::format("{}: no receive to complete", name()));
+  if (is_xrc() ? !claimed_ : consumed_ >= receives_posted_)
+    return oracle_.wrong(fmt::format("{}: no receive to complete", name()));
   const Planned& planned = awaited();
   const auto& request = planned.request;
+  if (is_xrc() && (claimed_ != request.srq || aimed_ != request.srq))
+    return oracle_.wrong(fmt::format("{}: receive {} is of another queue", name(), consumed_));
   const bool send = request.kind == engine::Request::Kind::kSend;
   if (peer_->consuming_[consumed_] >= peer_->posted_ || arrival.length != request.length ||
       arrival.solicited != request.solicited || arrival.has_imm != request.has_imm ||
@@ -146,7 +180,10 @@ void Endpoint::check_arrival(const engine::Arrival& arrival) {
     oracle_.wrong(fmt::format("{}: receive {} has wrong bytes", name(), consumed_));
 }
 
-uint32_t Endpoint::credits() { return config_.counts_credits ? receives_posted_ - consumed_ : UINT32_MAX; }
+uint32_t Endpoint::credits() {
+  if (is_xrc()) oracle_.wrong(fmt::format("{}: credits of a shared queue are asked for", name()));
+  return config_.counts_credits ? receives_posted_ - consumed_ : UINT32_MAX;
+}
 
 Verdict Endpoint::fail(Verdict why, bool) {
   if (in_error()) return Verdict::kDone;

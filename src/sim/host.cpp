@@ -27,13 +27,14 @@ Host::Host(EventQueue& events, Network& network, Journal& journal, Oracle& oracl
       journal_(journal),
       oracle_(oracle),
       config_(config),
-      random_(random) {
+      random_(random),
+      pools_(config.pools, random.fork().fork()) {
   id_ = network.add([this](Datagram datagram) { on_datagram(std::move(datagram)); });
 }
 
 Endpoint& Host::add(const EndpointConfig& config, HostId peer) {
   endpoints_.push_back(
-      std::make_unique<Endpoint>(config, events_, journal_, oracle_, counter_, random_.fork()));
+      std::make_unique<Endpoint>(config, events_, journal_, oracle_, counter_, pools_, random_.fork()));
   peers_.push_back(peer);
   return *endpoints_.back();
 }
@@ -67,13 +68,15 @@ void Host::poll() {
   if (events_.now() < stopped_until_) return schedule(stopped_until_);
   take_inbox();
   const Instant now = events_.now();
+  pools_.post_due(now);
   for (const auto& endpoint : endpoints_) {
     if (!endpoint->in_error() && endpoint->requester().next_deadline() <= now)
       endpoint->requester().on_timer(now);
     endpoint->run_program();
   }
   transmit();
-  Instant next = network_.has_room(id_) ? kNoDeadline : network_.room_at(id_);
+  Instant next =
+      std::min(pools_.next_deadline(), network_.has_room(id_) ? kNoDeadline : network_.room_at(id_));
   for (const auto& endpoint : endpoints_) {
     next = std::min(next, endpoint->next_deadline());
     // An action found no room: nobody rings when there is, so we look again.

@@ -14,6 +14,7 @@ namespace verbena::sim {
 struct HostConfig {
   size_t inbox_bytes = 212'992;  // the socket's buffer
   base::Duration poll_delay{};   // at most so long until the process looks into it
+  ReceivePoolsConfig pools;      // for XRC connections
 };
 
 class Host {
@@ -56,6 +57,7 @@ class Host {
   Random random_;
   HostId id_ = 0;
   SharedCounter counter_;
+  ReceivePools pools_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::vector<HostId> peers_;  // of the endpoints
   size_t turn_ = 0;            // who sends first

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "sim/pattern.hpp"
+#include "sim/receive_pools.hpp"
 
 namespace verbena::sim {
 
@@ -49,10 +50,12 @@ class Planner {
                                 ? request.length + (random_.percent(50) ? random_.below(100) : 0)
                                 : 0;
     if (request.fenced && request.kind != Request::Kind::kRead) open_reads_.clear();
+    name_queue(request);
     return planned;
   }
 
   void provoke(Planned& planned);
+  void provoke_by_queue(Planned& planned);
 
  private:
   Request::Kind kind() {
@@ -76,6 +79,14 @@ class Planner {
     return chosen;
   }
   uint64_t budget_left() const { return config_.total_bytes > spent_ ? config_.total_bytes - spent_ : 64; }
+
+  // XRC: a queue, and the keys that are in its domain.
+  void name_queue(Request& request) {
+    if (config_.queues == 0) return;
+    const auto queue = static_cast<uint32_t>(random_.below(config_.queues));
+    request.srq = ReceivePoolsConfig::kFirstNumber + queue;
+    if (request.key != 0) request.key += queue * region::kKeysOfQueue;
+  }
 
   uint64_t place(uint64_t bytes) {
     return region::kCellBytes + random_.below(config_.data_bytes - region::kCellBytes - bytes + 1);
@@ -156,6 +167,7 @@ void Planner::provoke(Planned& planned) {
              .key = config_.key_base + region::kData,
              .address = region::kAddress + region::kCellBytes,
              .length = std::min(length, config_.data_bytes - region::kCellBytes)};
+  if (config_.queues > 0 && random_.percent(30)) return provoke_by_queue(planned);
   switch (random_.below(config_.may_starve ? 12 : 11)) {
     case 0:
       request.key = config_.key_base + 77;
@@ -216,6 +228,22 @@ void Planner::provoke(Planned& planned) {
       planned.provoked = RequestStatus::kRnrRetryExceeded;
       break;
   }
+  name_queue(request);
+}
+
+// XRC: a queue that isn't there, or a key of another one's domain.
+void Planner::provoke_by_queue(Planned& planned) {
+  Request& request = planned.request;
+  name_queue(request);
+  if (random_.percent(40)) {
+    request.key += region::kKeysOfQueue;
+    return;
+  }
+  request.srq = ReceivePoolsConfig::kFirstNumber + config_.queues + static_cast<uint32_t>(random_.below(100));
+  planned.provoked = RequestStatus::kRemoteInvalid;
+  request.kind = static_cast<Request::Kind>(random_.below(5));
+  if (request.returns_word()) request.length = 8;
+  planned.receive_bytes = request.length;
 }
 
 }  // namespace

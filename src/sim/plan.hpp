@@ -13,11 +13,12 @@ namespace verbena::sim {
 
 // Where the memory of every end lies. Keys are these plus the owner's base.
 namespace region {
-inline constexpr uint32_t kData = 1;      // all access
-inline constexpr uint32_t kReadOnly = 2;  // holds its pattern for ever
-inline constexpr uint32_t kForeign = 3;   // of another protection domain
-inline constexpr uint32_t kFragile = 4;   // goes away while it is read
-inline constexpr uint32_t kCounter = 5;   // one a host, for all ends there
+inline constexpr uint32_t kData = 1;          // all access
+inline constexpr uint32_t kReadOnly = 2;      // holds its pattern for ever
+inline constexpr uint32_t kForeign = 3;       // of another protection domain
+inline constexpr uint32_t kFragile = 4;       // goes away while it is read
+inline constexpr uint32_t kCounter = 5;       // one a host, for all ends there
+inline constexpr uint32_t kKeysOfQueue = 16;  // XRC: the next queue's keys are so much higher
 inline constexpr uint64_t kAddress = 0x10000;
 inline constexpr uint64_t kCells = 8;  // words at the begin of kData that only atomics touch
 inline constexpr uint64_t kCellBytes = kCells * 8;
@@ -49,6 +50,7 @@ struct PlanConfig {
   bool provokes = false;                      // one request is at fault
   bool may_starve = false;                    // RNR retries are finite
   uint64_t total_bytes = 1 << 20;             // budget
+  uint32_t queues = 0;                        // XRC: shared receive queues of the peer's host
 };
 
 [[nodiscard]] std::vector<Planned> make_plan(const PlanConfig& config, Random random);

@@ -30,6 +30,7 @@ World::World(const Scenario& scenario, size_t trace_lines)
       plan.key_base = peer.key_base();
       plan.counter_key = peer.key_base() + region::kCounter;
       plan.mtu = peer.config().mtu;
+      if (peer.config().service == roce::Service::kXrc) plan.queues = scenario.host.pools.count;
       ends[side]->begin(*ends[1 - side], hosts_[connection.hosts[1 - side]]->counter(),
                         plan.requests > 0 ? make_plan(plan, random_.fork()) : std::vector<Planned>{});
     }

@@ -94,6 +94,36 @@ std::vector<Mishap> draw_mishaps(Random& random, const Scenario& scenario) {
   return mishaps;
 }
 
+// Requesters of XRC, most often all of one host, whose shared receive queues they use together. What they ask
+// for goes one way only.
+void add_xrc(Random& random, Scenario& scenario) {
+  auto& pools = scenario.host.pools;
+  pools.count = static_cast<uint32_t>(random.spread(1, 6));
+  pools.at_once = static_cast<uint32_t>(random.spread(1, 64));
+  if (random.percent(50)) pools.lag = Duration(static_cast<int64_t>(random.spread(1'000, 5'000'000)));
+  const uint64_t requesters = random.spread(1, 6);
+  const uint64_t budget = random.spread(64, 1 << 20) / requesters + 64;
+  const auto target = static_cast<HostId>(random.below(scenario.hosts));
+  const bool together = random.percent(70);
+  for (uint64_t i = 0; i < requesters; ++i) {
+    const auto number = static_cast<uint32_t>(scenario.connections.size());
+    ConnectionPlan connection = draw_connection(random, scenario, number, budget);
+    if (together) {
+      connection.hosts[1] = target;
+      connection.hosts[0] =
+          static_cast<HostId>((target + random.between(1, scenario.hosts - 1)) % scenario.hosts);
+    }
+    for (auto& end : connection.ends) {
+      end.service = roce::Service::kXrc;
+      if (pools.lag.count() > 0) end.rnr_retries = 7;
+    }
+    connection.plans[0].may_starve = false;
+    connection.plans[1].requests = 0;
+    connection.plans[1].provokes = false;
+    scenario.connections.push_back(connection);
+  }
+}
+
 }  // namespace
 
 NetworkConfig draw_network(Random& random) {
@@ -129,6 +159,7 @@ Scenario draw_scenario(uint64_t seed) {
   for (uint32_t i = 0; i < connections; ++i)
     scenario.connections.push_back(draw_connection(random, scenario, i, budget));
   scenario.mishaps = draw_mishaps(random, scenario);
+  if (random.percent(30)) add_xrc(random, scenario);
   return scenario;
 }
 
@@ -136,13 +167,15 @@ std::string to_line(const Scenario& scenario) {
   const auto& network = scenario.network;
   const auto& bad = network.impairment;
   return fmt::format(
-      "seed {}: {} hosts, {} connections, {} mishaps; {} Mb/s, delay {} us + {}, queues {} {} {}; lost {} "
+      "seed {}: {} hosts, {} connections, {} shared queues, {} mishaps; {} Mb/s, delay {} us + {}, queues {} "
+      "{} {}; lost {} "
       "doubled "
       "{} damaged {} overtaken {} by {} us",
-      scenario.seed, scenario.hosts, scenario.connections.size(), scenario.mishaps.size(),
-      network.bits_per_second / 1'000'000, bad.delay.count() / 1000, bad.jitter.count() / 1000,
-      network.send_queue_bytes, network.receive_queue_bytes, scenario.host.inbox_bytes, bad.lost, bad.doubled,
-      bad.damaged, bad.overtaken, bad.held_back.count() / 1000);
+      scenario.seed, scenario.hosts, scenario.connections.size(), scenario.host.pools.count,
+      scenario.mishaps.size(), network.bits_per_second / 1'000'000, bad.delay.count() / 1000,
+      bad.jitter.count() / 1000, network.send_queue_bytes, network.receive_queue_bytes,
+      scenario.host.inbox_bytes, bad.lost, bad.doubled, bad.damaged, bad.overtaken,
+      bad.held_back.count() / 1000);
 }
 
 }  // namespace verbena::sim

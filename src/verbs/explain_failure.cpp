@@ -124,6 +124,9 @@ std::string refusal(const SendRequest& request, Verdict why) {
       return fmt::format(
           "rkey 0x{:x} can't be invalidated: it isn't a type 2 memory window of the peer's that is bound",
           request.imm);
+    case Verdict::kNoSharedQueue:
+      return "the peer has no such shared receive queue in the XRC domain of its queue pair: check the "
+             "number";
     default:
       return "the peer could not complete it";
   }
@@ -318,6 +321,9 @@ void explain_responder_failure(QueuePair& queue_pair, Verdict why) {
       break;
     case Verdict::kNotWindow:
       cause = "the peer wanted to invalidate a key that isn't one of a bound type 2 memory window";
+      break;
+    case Verdict::kNoSharedQueue:
+      cause = "the peer named a shared receive queue that isn't there, or not in the queue pair's XRC domain";
       break;
     default:
       break;

@@ -33,6 +33,7 @@ inline void expect(bool condition, const char* what) {
 struct Step {
   enum class Kind : uint8_t { kPacket = 0, kTime = 1, kPost = 2, kReceives = 3 };
   static constexpr uint8_t kSolicited = 1, kAskAck = 2, kWrongKey = 4, kAbsolutePsn = 8, kLongReth = 16;
+  // The next two bits are XRC's shared receive queue.
 
   uint8_t kind = 0;    // Kind in the low two bits
   uint8_t opcode = 0;  // of a packet; what to post
@@ -106,6 +107,7 @@ inline void append(std::vector<uint8_t>& bytes, const Step& step) {
                                                           : awaited + static_cast<uint32_t>(step.psn);
   const uint32_t key = (step.flags & Step::kWrongKey) != 0 ? kKey + 1 : kKey;
   const uint32_t length = (step.flags & Step::kLongReth) != 0 ? uint32_t{step.length} << 16 : step.length;
+  if (info.xrc_eth) packet.xrc_srq = step.flags >> 5 & 3u;
   if (info.reth) packet.reth = {kAddress + step.place, key, length};
   if (info.atomic_eth) packet.atomic = {kAddress + step.place, key, step.value, step.length};
   if (info.aeth) packet.aeth = {step.syndrome, step.value};

@@ -1,4 +1,4 @@
-// Any sequence of requests into a reliable connection's responder.
+// Any sequence of requests into a reliable connection's responder, or XRC's.
 #include "engine/rc_responder.hpp"
 
 #include <algorithm>
@@ -15,9 +15,10 @@ namespace {
 constexpr size_t kAnswersATurn = 64;
 
 // What the responder may send: answers, to its requester, about packets that it has seen.
-void check_answer(const test::KeptPacket& kept, const engine::RcResponder& responder, uint32_t mtu) {
+void check_answer(const test::KeptPacket& kept, const engine::RcResponder& responder, uint32_t mtu,
+                  roce::Service service) {
   const auto& packet = kept.packet;
-  FUZZ_EXPECT(packet.info().response && packet.bth.service == roce::Service::kRc);
+  FUZZ_EXPECT(packet.info().response && packet.bth.service == service);
   FUZZ_EXPECT(packet.bth.destination == base::Qpn{5} && !packet.bth.ack_request && !packet.bth.solicited);
   FUZZ_EXPECT(kept.payload.size() <= mtu);
   const bool nak = (packet.aeth.syndrome & roce::syndrome::kKindMask) != roce::syndrome::kAck;
@@ -38,7 +39,10 @@ void run_rc_responder(std::span<const uint8_t> bytes) {
   actions.set_receive_bytes(3 * mtu);
   actions.set_busy((setup & 4) != 0 ? 5 : 0);
   if ((setup & 8) != 0) actions.count_credits();
-  engine::RcResponder responder({.requester = base::Qpn{5},
+  const auto service = (setup & 64) != 0 ? roce::Service::kXrc : roce::Service::kRc;
+  if (service == roce::Service::kXrc) actions.set_queues(3);
+  engine::RcResponder responder({.service = service,
+                                 .requester = base::Qpn{5},
                                  .first_psn = kFirst,
                                  .mtu = mtu,
                                  .fetches = 1u + (setup >> 4 & 3),
@@ -76,7 +80,7 @@ void run_rc_responder(std::span<const uint8_t> bytes) {
         sink.most = step.value;
         size_t answers = 0;
         while (answers <= kAnswersATurn && responder.poll_transmit(now, sink)) ++answers;
-        for (const auto& kept : sink.sent) check_answer(kept, responder, mtu);
+        for (const auto& kept : sink.sent) check_answer(kept, responder, mtu, service);
         break;
       }
     }

@@ -20,6 +20,14 @@ std::string ModelActions::state() const {
          std::to_string(failures_);
 }
 
+Verdict ModelActions::aim(uint32_t srq) {
+  CHECK(queues_ > 0);  // a reliable connection never aims
+  if (busy()) return Verdict::kNoRoom;
+  if (srq >= queues_) return Verdict::kNoSharedQueue;
+  aimed_ = srq;
+  return Verdict::kDone;
+}
+
 Verdict ModelActions::check(const engine::RemoteRange& range, engine::RemoteUse) {
   if (busy()) return Verdict::kNoRoom;
   if (range.length == 0) return Verdict::kDone;
@@ -77,12 +85,13 @@ Verdict ModelActions::begin_receive(const engine::Arrival& arrival) {
   if (arrival.kind == engine::Arrival::Kind::kSend && arrival.length > receive_bytes_)
     return Verdict::kTooLong;
   receiving_.clear();
+  begun_ = aimed_;
   return Verdict::kDone;
 }
 
 Verdict ModelActions::place(uint64_t offset, std::span<const iovec> from, engine::Tail) {
   if (busy()) return Verdict::kNoRoom;
-  CHECK(receives_ > 0);  // only within a message that has begun
+  CHECK(receives_ > 0 && begun_ == aimed_);  // only within a message that has begun
   for (const iovec& piece : from) {
     if (offset + piece.iov_len > receive_bytes_) return Verdict::kTooLong;
     receiving_.resize(std::max<size_t>(receiving_.size(), offset + piece.iov_len));
@@ -93,7 +102,7 @@ Verdict ModelActions::place(uint64_t offset, std::span<const iovec> from, engine
 }
 
 Verdict ModelActions::finish_receive(const engine::Arrival& arrival) {
-  CHECK(receives_ > 0);
+  CHECK(receives_ > 0 && begun_ == aimed_);
   if (arrival.kind == engine::Arrival::Kind::kSend) CHECK(arrival.length == receiving_.size());
   --receives_;
   completions_.push_back({arrival, std::move(receiving_)});

@@ -29,6 +29,8 @@ class ModelActions final : public engine::ResponderActions, public engine::Datag
   void post_receives(uint32_t count) { receives_ += count; }
   void set_receive_bytes(uint64_t bytes) { receive_bytes_ = bytes; }
   void count_credits() { counts_credits_ = true; }
+  // XRC: the shared receive queues 0 to n - 1 are there, and share the receives.
+  void set_queues(uint32_t queues) { queues_ = queues; }
   // Every n-th action finds no room, as when the owner doesn't empty its rings; 0: none.
   void set_busy(unsigned every) { busy_ = every; }
 
@@ -39,6 +41,7 @@ class ModelActions final : public engine::ResponderActions, public engine::Datag
   // All that a packet may change, but for the half of a message that has no completion yet.
   [[nodiscard]] std::string state() const;
 
+  engine::Verdict aim(uint32_t srq) override;
   engine::Verdict check(const engine::RemoteRange& range, engine::RemoteUse use) override;
   engine::Verdict write(const engine::RemoteRange& range, std::span<const iovec> from,
                         engine::Tail tail) override;
@@ -63,6 +66,9 @@ class ModelActions final : public engine::ResponderActions, public engine::Datag
   uint32_t receives_ = 0;
   uint64_t receive_bytes_ = 1 << 16;
   bool counts_credits_ = false;
+  uint32_t queues_ = 0;
+  uint32_t aimed_ = 0;
+  uint32_t begun_ = 0;  // the queue that the message at hand was begun for
   unsigned busy_ = 0;
   unsigned asked_ = 0;
   unsigned failures_ = 0;

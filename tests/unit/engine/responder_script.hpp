@@ -16,10 +16,16 @@ class ScriptActions final : public ResponderActions {
   Verdict next = Verdict::kDone;
   Verdict fail_says = Verdict::kDone;
   Verdict read_says = Verdict::kDone;
+  Verdict aim_says = Verdict::kDone;  // the next time
   uint32_t receives = UINT32_MAX;
   uint64_t counter = 0;
   Lines done;
 
+  Verdict aim(uint32_t srq) override {
+    const auto verdict = std::exchange(aim_says, Verdict::kDone);
+    done.push_back(verdict == Verdict::kDone ? fmt::format("aim {:x}", srq) : fmt::format("miss {:x}", srq));
+    return verdict;
+  }
   Verdict check(const RemoteRange& range, RemoteUse use) override {
     return say(fmt::format("check {} {:x}+{}", use == RemoteUse::kRead ? "read" : "write", range.address,
                            range.length));
@@ -71,11 +77,14 @@ class ScriptActions final : public ResponderActions {
 
 class ResponderScript : public ::testing::Test {
  protected:
-  void open(unsigned fetches = 4) {
-    responder_.emplace(
-        RcResponderConfig{
-            .requester = base::Qpn{5}, .first_psn = kFirst, .mtu = kMtu, .fetches = fetches, .rnr_timer = 9},
-        actions_);
+  void open(unsigned fetches = 4, roce::Service service = roce::Service::kRc) {
+    responder_.emplace(RcResponderConfig{.service = service,
+                                         .requester = base::Qpn{5},
+                                         .first_psn = kFirst,
+                                         .mtu = kMtu,
+                                         .fetches = fetches,
+                                         .rnr_timer = 9},
+                       actions_);
   }
   void SetUp() override { open(); }
   DropReason receive(const roce::Packet& packet) { return responder_->on_packet(at_us(0), packet); }

@@ -36,6 +36,8 @@ base::Instant at_us(int64_t microseconds) { return {1'000'000'000 + microseconds
 std::string line_of(const Packet& packet) {
   const auto& info = packet.info();
   auto line = fmt::format("{} {}", roce::operation_name(packet.bth.operation), packet.bth.psn.since(kFirst));
+  if (packet.bth.service == roce::Service::kXrc) line = "XRC " + line;
+  if (info.xrc_eth) line += fmt::format(" srq {:x}", packet.xrc_srq);
   if (info.request && packet.bth.ack_request) line += " ack";
   if (packet.bth.solicited) line += " solicited";
   if (info.reth) line += fmt::format(" @{:x}+{}", packet.reth.address, packet.reth.length);
@@ -100,6 +102,12 @@ Packet response_packet(Operation operation, uint32_t psn, size_t payload) {
   packet.bth.psn = kFirst + psn;
   packet.aeth.syndrome = roce::syndrome::kNoCredits;
   packet.payload = std::span(zeros()).first(payload);
+  return packet;
+}
+
+Packet xrc_packet(Packet packet, uint32_t srq) {
+  packet.bth.service = roce::Service::kXrc;
+  packet.xrc_srq = srq;
   return packet;
 }
 

@@ -51,5 +51,7 @@ class ScriptSink final : public PacketSink {
 [[nodiscard]] roce::Packet ack_packet(uint32_t psn, uint8_t syndrome = roce::syndrome::kNoCredits);
 [[nodiscard]] roce::Packet response_packet(roce::Operation operation, uint32_t psn, size_t payload);
 [[nodiscard]] roce::Packet atomic_ack_packet(uint32_t psn, uint64_t before);
+// The same, of XRC.
+[[nodiscard]] roce::Packet xrc_packet(roce::Packet packet, uint32_t srq = 0);
 
 }  // namespace verbena::engine

@@ -123,6 +123,10 @@ TEST(OpcodeTable, NamesGiveTheOpcodesOfTheWire) {
   EXPECT_EQ(0x17, opcode_of(Service::kRc, Operation::kSendOnlyInvalidate));
   EXPECT_EQ(0x2a, opcode_of(Service::kUc, Operation::kWriteOnly));
   EXPECT_EQ(0x64, opcode_of(Service::kUd, Operation::kSendOnly));
+  EXPECT_EQ(0xa4, opcode_of(Service::kXrc, Operation::kSendOnly));
+  EXPECT_EQ(0xad, opcode_of(Service::kXrc, Operation::kReadResponseFirst));
+  EXPECT_EQ(0xb1, opcode_of(Service::kXrc, Operation::kAcknowledge));
+  EXPECT_EQ(0xb2, opcode_of(Service::kXrc, Operation::kAtomicAcknowledge));
 }
 
 }  // namespace

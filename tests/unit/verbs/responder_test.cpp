@@ -93,6 +93,8 @@ Verdict provoke(Verdict wanted) {
       return s.finish_receive({.imm = s.key, .invalidates = true})();
     case Verdict::kBound:  // of our own binds: never of a peer's request
       return wanted;
+    case Verdict::kNoSharedQueue:
+      return s.responder->aim(7);
   }
   return Verdict::kDone;
 }
@@ -110,7 +112,7 @@ TEST(Responder, NaksAsTheStandardSays) {
       {Verdict::kMisaligned, Nak::kInvalidRequest},  {Verdict::kTooLong, Nak::kInvalidRequest},
       {Verdict::kBadSequence, Nak::kInvalidRequest}, {Verdict::kBadReceive, Nak::kOperational},
       {Verdict::kCorrupt, Nak::kOperational},        {Verdict::kWrongQueuePair, Nak::kRemoteAccess},
-      {Verdict::kNotWindow, Nak::kRemoteAccess}};
+      {Verdict::kNotWindow, Nak::kRemoteAccess},     {Verdict::kNoSharedQueue, Nak::kInvalidRequest}};
   for (int i = 0; i <= static_cast<int>(engine::kLastVerdict); ++i) {
     const auto known = naks.find(static_cast<Verdict>(i));
     EXPECT_EQ(known == naks.end() ? Nak::kNone : known->second, nak_of(static_cast<Verdict>(i))) << i;
