@@ -7,6 +7,7 @@
 #include "abi/entries.hpp"
 #include "abi/objects.hpp"
 #include "verbs/address_handle.hpp"
+#include "verbs/device_limits.hpp"
 
 namespace verbena::abi {
 namespace {
@@ -19,7 +20,17 @@ base::Result<ibv_ah*> create(ibv_pd* pd, const ibv_ah_attr& attributes) {
   if (!vector) return std::unexpected(vector.error());
   vector->domain = domain->handle();
   auto made = std::make_unique<verbs::AddressHandle>();
-  if (!domain->hold()) return base::fail(EINVAL, "the protection domain was deallocated");
+  if (context.address_handles.fetch_add(1) >= verbs::kMaxAh) {
+    --context.address_handles;
+    return base::fail(ENOMEM,
+                      fmt::format("{} address handles are there already; destroy some, is one made for "
+                                  "each message?",
+                                  verbs::kMaxAh));
+  }
+  if (!domain->hold()) {
+    --context.address_handles;
+    return base::fail(EINVAL, "the protection domain was deallocated");
+  }
   made->ibv.context = pd->context;
   made->ibv.pd = pd;
   made->vector = *vector;
@@ -32,6 +43,7 @@ base::Result<void> destroy(ibv_ah* ah) {
   if (auto ok = context.usable(); !ok) return ok;
   Pd::from(ah->pd).domain->release();
   delete &verbs::AddressHandle::from(ah);
+  --context.address_handles;
   release_context(context);
   return {};
 }

@@ -38,6 +38,7 @@ struct Context {
   Device* device = nullptr;
   std::unique_ptr<client::OpenDevice> open;
   int references = 1;  // the program's, and one for each object; counted under state().mutex
+  std::atomic<int> address_handles = 0;
   ibv_device_attr
       as_opened{};  // the device doesn't change: a child of fork() may ask, though it can't use it
 

@@ -69,6 +69,12 @@ base::Result<GroupMembership> GroupMembership::join(int socket, const Address& g
       error != 0 && error != EADDRINUSE) {
     shares().erase(key_of(socket, group, interface));
     made.socket_.reset();
+    if (error == ENOBUFS)
+      return base::fail(ENOMEM,
+                        fmt::format("the multicast group {} can't be joined: the kernel lets a socket "
+                                    "join no more; {} is its limit",
+                                    to_text(group),
+                                    group.ipv4() ? "net.ipv4.igmp_max_memberships" : "net.core.optmem_max"));
     return base::fail(error, fmt::format("the multicast group {} can't be joined on interface {}: {}",
                                          to_text(group), interface, std::strerror(error)));
   }

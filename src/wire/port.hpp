@@ -207,6 +207,7 @@ class Port final : public verbs::Wire, private net::Sink {
   void on_packet(const net::Received& received) override;
   void take_near(const arena::DatagramHeader& header, std::span<const std::byte> payload);
   [[nodiscard]] bool look_at_socket(size_t near);
+  [[nodiscard]] base::Result<void> room_for(const net::Address& group) const;
   [[nodiscard]] Drop take_multicast(const net::Received& received);
   [[nodiscard]] Drop take(const net::Received& received);
   [[nodiscard]] Drop take_for(Connection& connection, const net::Received& received);

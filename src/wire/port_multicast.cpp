@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
+#include "verbs/device_limits.hpp"
 #include "wire/port.hpp"
 
 namespace verbena::wire {
@@ -14,6 +16,7 @@ base::Result<void> Port::attach(base::Qpn queue_pair, const net::Address& group,
     if (known.queue_pair == queue_pair && known.group == group)
       return base::fail(EINVAL, fmt::format("QP 0x{:06x} is attached to {} already", queue_pair.value,
                                             net::to_text(group)));
+  if (auto room = room_for(group); !room) return room;
   Membership membership{queue_pair, group, {}};
   base::Result<void> failed = base::fail(ENODEV, "the queue pair's port has no interface");
   for (const uint32_t interface : interfaces) {
@@ -25,6 +28,23 @@ base::Result<void> Port::attach(base::Qpn queue_pair, const net::Address& group,
   // Some interfaces can't: a tunnel, or one without that family.
   if (membership.joins.empty()) return failed;
   memberships_.push_back(std::move(membership));
+  return {};
+}
+
+// What ibv_query_device promises, of this process.
+base::Result<void> Port::room_for(const net::Address& group) const {
+  int members = 0;
+  std::set<std::array<uint8_t, 16>> groups;
+  for (const auto& known : memberships_) {
+    members += known.group == group ? 1 : 0;
+    groups.insert(known.group.bytes);
+  }
+  if (members >= verbs::kMaxMcastQpAttach)
+    return base::fail(ENOMEM, fmt::format("{} queue pairs are attached to {} already, as many as can be",
+                                          members, net::to_text(group)));
+  if (members == 0 && groups.size() >= static_cast<size_t>(verbs::kMaxMcastGrp))
+    return base::fail(
+        ENOMEM, fmt::format("{} multicast groups are joined already, as many as can be", groups.size()));
   return {};
 }
 

@@ -43,9 +43,10 @@ int gid_index(const std::string& address) {
   return -1;
 }
 
-End::End(ibv_qp_type type, int gid) : type_(type), gid_index_(gid) {
+End::End(ibv_qp_type type, int gid, ibv_pd* domain)
+    : type_(type), gid_index_(gid), pd_(domain), own_pd_(domain == nullptr) {
   must(ibv_query_gid(device(), 1, gid, &gid_), "ibv_query_gid");
-  pd_ = must(ibv_alloc_pd(device()), "ibv_alloc_pd");
+  if (own_pd_) pd_ = must(ibv_alloc_pd(device()), "ibv_alloc_pd");
   cq_ = must(ibv_create_cq(device(), 1024, nullptr, nullptr, 0), "ibv_create_cq");
   ibv_qp_init_attr attr{};
   attr.send_cq = attr.recv_cq = cq_;
@@ -63,7 +64,9 @@ End::~End() {
   EXPECT_EQ(ibv_destroy_qp(qp_), 0);
   EXPECT_EQ(ibv_dereg_mr(mr_), 0);
   EXPECT_EQ(ibv_destroy_cq(cq_), 0);
-  EXPECT_EQ(ibv_dealloc_pd(pd_), 0);
+  if (own_pd_) {
+    EXPECT_EQ(ibv_dealloc_pd(pd_), 0);
+  }
 }
 
 void End::ready_datagrams(uint32_t qkey) {

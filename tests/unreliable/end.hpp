@@ -40,7 +40,7 @@ struct Message {
 
 class End {
  public:
-  explicit End(ibv_qp_type type, int gid = 0);
+  explicit End(ibv_qp_type type, int gid = 0, ibv_pd* domain = nullptr);  // null: a domain of its own
   ~End();
   End(const End&) = delete;
   End& operator=(const End&) = delete;
@@ -74,6 +74,7 @@ class End {
   int gid_index_;
   ibv_gid gid_{};
   ibv_pd* pd_ = nullptr;
+  bool own_pd_ = true;
   ibv_cq* cq_ = nullptr;
   ibv_qp* qp_ = nullptr;
   std::unique_ptr<std::byte[]> memory_;

@@ -76,6 +76,38 @@ TEST_F(Multicast, AMemberDoesNotHearItself) {
   EXPECT_TRUE(sender.nothing_comes());
 }
 
+TEST_F(Multicast, AsManyMembersAsTheDeviceSays) {
+  ibv_device_attr limits{};
+  ASSERT_EQ(ibv_query_device(device(), &limits), 0);
+  std::vector<std::unique_ptr<End>> members;
+  for (int i = 0; i <= limits.max_mcast_qp_attach; ++i) {
+    members.push_back(std::make_unique<End>(IBV_QPT_UD));
+    members.back()->ready_datagrams();
+    const int expected = i < limits.max_mcast_qp_attach ? 0 : ENOMEM;
+    ASSERT_EQ(ibv_attach_mcast(members.back()->qp(), &mgid, 0), expected) << i;
+  }
+  ASSERT_EQ(ibv_detach_mcast(members.front()->qp(), &mgid, 0), 0);
+  EXPECT_EQ(ibv_attach_mcast(members.back()->qp(), &mgid, 0), 0);
+}
+
+// The kernel joins a socket to 20 groups of IPv4, unless net.ipv4.igmp_max_memberships says otherwise; the
+// sentence names it.
+TEST_F(Multicast, MoreGroupsThanTheKernelJoins) {
+  int joined = 0;
+  int error = 0;
+  std::vector<ibv_gid> groups;
+  for (; error == 0 && joined < 1000; ++joined) {
+    groups.push_back(
+        group(("::ffff:239.7." + std::to_string(joined / 250) + "." + std::to_string(joined % 250)).c_str()));
+    error = ibv_attach_mcast(member.qp(), &groups.back(), 0);
+  }
+  EXPECT_TRUE(error == ENOMEM || joined == 1000) << error;
+  EXPECT_GE(joined, 10);
+  if (error == 0) return;
+  ASSERT_EQ(ibv_detach_mcast(member.qp(), &groups.front(), 0), 0);
+  EXPECT_EQ(ibv_attach_mcast(member.qp(), &groups.back(), 0), 0);
+}
+
 TEST_F(Multicast, EndsWithDetach) {
   ASSERT_EQ(ibv_attach_mcast(member.qp(), &mgid, 0), 0);
   ASSERT_EQ(ibv_attach_mcast(other.qp(), &mgid, 0), 0);

@@ -180,6 +180,27 @@ TEST_F(Ud, OneQueuePairServesAHundredPeers) {
   }
 }
 
+// And one handle serves all queue pairs of its domain (003:333 of the seeds).
+TEST_F(Ud, OneHandleServesManyQueuePairs) {
+  constexpr uint32_t kSenders = 50;
+  std::vector<std::unique_ptr<End>> senders;
+  for (uint32_t i = 0; i < kSenders; ++i) {
+    senders.push_back(std::make_unique<End>(IBV_QPT_UD, 0, a.pd()));
+    senders.back()->ready_datagrams();
+    b.receive(i, 256 * i, 256);
+  }
+  for (uint32_t i = 0; i < kSenders; ++i) {
+    senders[i]->fill(0, 64, static_cast<uint8_t>(i));
+    ASSERT_EQ(senders[i]->post(to(i, 64)), 0);
+    ASSERT_TRUE(senders[i]->next_is(i, IBV_WC_SUCCESS));
+    ibv_wc completion{};
+    ASSERT_TRUE(b.next(completion)) << i;
+    EXPECT_EQ(completion.wr_id, i);
+    EXPECT_EQ(completion.src_qp, senders[i]->number());
+    EXPECT_TRUE(b.holds(256 * i + kGrh, 64, static_cast<uint8_t>(i)));
+  }
+}
+
 TEST_F(Ud, AFloodArrivesWhole) {
   constexpr uint64_t kCount = 3000;
   uint64_t posted = 0;
