@@ -215,7 +215,10 @@ void QueuePair::enter_reset() {
   // What was delivered is dropped with the rest, as an adapter forgets a queue pair that is reset.
   config_.recv_cq->settle([&] {
     peer_slot_.store(0);
-    if (receive_) receive_->clear();
+    if (receive_) {
+      const std::lock_guard posts(receive_->lock);  // one that saw the state before ends first
+      receive_->clear();
+    }
     flushed_.store(0, std::memory_order_relaxed);
     failing_ = false;
     established_ = false;

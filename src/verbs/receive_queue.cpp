@@ -90,7 +90,8 @@ ReceiveQueue::Front ReceiveQueue::front() const {
 }
 
 void ReceiveQueue::withdraw_promise(uint32_t key) {
-  for (uint32_t number = taken_.load(); number != entry_.posted.get(); ++number) {
+  const uint32_t end = entry_.posted.get();
+  for (uint32_t number = taken_.load(); number != end; ++number) {
     const arena::ReceiveEntry* entry = at(number);
     const auto* pieces = reinterpret_cast<const arena::ReceivePiece*>(entry + 1);
     for (unsigned i = 0; i < entry->count.get(); ++i)

@@ -57,7 +57,7 @@ class ReceiveQueue {
   void pop() { taken_.store(taken_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
   // If a receive that waits uses the key: peers may rely on none any longer. Under `lock`.
   void withdraw_promise(uint32_t key);
-  // Nothing posted, and none ever: for RESET.
+  // Nothing posted, and none ever: for RESET. Under `lock`.
   void clear();
 
   [[nodiscard]] uint32_t capacity() const { return capacity_; }
