@@ -57,6 +57,11 @@ DataPath::DataPath(arena::ProcessArena arena, base::Slot slot, uint32_t epoch)
       std::make_shared<local::Self>(arena, epoch, process_, [] { HostTie::instance()->wake_helper(); });
   exchange_ = std::make_shared<local::Exchange>(process_, std::move(self));
   process_.set_postman(exchange_);
+  // Short: whoever posts or polls waits for it.
+  exchange_->set_introducer([this](base::Slot peer) -> std::shared_ptr<local::Neighbour> {
+    auto met = meet(peer, Patience::kShort);
+    return met ? *met : nullptr;
+  });
   const char* wished = ::secure_getenv("VERBENA_PATH");
   process_.arena().head().wants_wire = wished != nullptr && std::string_view(wished) == "wire" ? 1 : 0;
   process_.pending().on_first = [](void* path) { static_cast<DataPath*>(path)->wake_own_helper(); };

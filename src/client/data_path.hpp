@@ -11,6 +11,7 @@
 #include "local/exchange.hpp"
 #include "verbs/process.hpp"
 #include "verbs/queue_pair.hpp"
+#include "verbs/xrc_responder.hpp"
 #include "wire/port.hpp"
 
 namespace verbena::client {
@@ -104,6 +105,7 @@ class DevicePaths final : public verbs::PathMaker {
                                                              const arena::PortRecord& record);
   [[nodiscard]] base::Result<std::shared_ptr<wire::Port>> network(base::Qpn own);
   [[nodiscard]] verbs::PathPlan plan_from_self();
+  [[nodiscard]] std::unique_ptr<verbs::LaneFinder> lanes_of(base::Qpn own) const;
 
   std::shared_ptr<DataPath> data_;
   const OpenDevice& device_;
