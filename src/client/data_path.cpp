@@ -96,6 +96,16 @@ base::Result<std::shared_ptr<wire::Port>> DataPath::port() {
   return port_;
 }
 
+base::Result<std::shared_ptr<XrcLink>> DataPath::xrc() {
+  const std::lock_guard lock(xrc_mutex_);
+  if (xrc_ && !xrc_->lost()) return xrc_;
+  auto opened = XrcLink::open();
+  if (!opened) return opened;
+  xrc_ = std::move(*opened);
+  HostTie::instance()->wake_helper();  // it hears of events from now on
+  return xrc_;
+}
+
 void DataPath::on_port_down(const verbs::EventQueue& device, unsigned port) {
   std::shared_ptr<DataPath> path;
   {
@@ -274,6 +284,9 @@ void DataPath::watch(std::vector<pollfd>& into) {
     }
   // While somebody polls, that one looks at the socket; help() comes back in a moment to see.
   if (process_.wire_active() && alone_) into.push_back({port_->fd(), POLLIN, 0});
+  const std::unique_lock lock(xrc_mutex_, std::try_to_lock);
+  if (lock && xrc_)
+    if (const int keeper = xrc_->fd(); keeper >= 0) into.push_back({keeper, POLLIN, 0});
 }
 
 void DataPath::on_stray(const net::Received& received) {
@@ -283,6 +296,8 @@ void DataPath::on_stray(const net::Received& received) {
 void DataPath::on_events(std::span<const pollfd> watched) {
   for (size_t i = 0; i < watched.size() && i < watched_.size(); ++i)
     if (watched[i].revents != 0) lose(watched_[i]);
+  const std::unique_lock lock(xrc_mutex_, std::try_to_lock);
+  if (lock && xrc_) xrc_->read_events();
 }
 
 }  // namespace verbena::client

@@ -362,7 +362,9 @@ void QueuePair::destroy() {
 }
 
 void QueuePair::raise(ibv_event_type type) {
-  if (config_.events != nullptr) config_.events->push({type, reinterpret_cast<uint64_t>(config_.element)});
+  const uint64_t element =
+      config_.element != nullptr ? reinterpret_cast<uint64_t>(config_.element) : number_.value;
+  if (config_.events != nullptr) config_.events->push({type, element});
 }
 
 void QueuePair::on_drained() {

@@ -69,7 +69,7 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
     bool signal_all = false;
     std::shared_ptr<PathMaker> paths;
     EventQueue* events = nullptr;
-    void* element = nullptr;                            // what events name: the program's ibv_qp
+    void* element = nullptr;  // what events name: the program's ibv_qp; null: the number
     std::shared_ptr<SharedReceiveQueue> srq = nullptr;  // null: it has receives of its own
     uint32_t xrcd = 0;                                  // XRC_RECV: its domain
     QueueAllocator* allocator = nullptr;                // the program's; outlives the queue pair
