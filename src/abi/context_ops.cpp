@@ -48,7 +48,10 @@ void fill_extended(verbs_context& ops) {
              ops.modify_flow_action_esp, ops.destroy_flow_action, ops.create_flow_action_esp,
              ops.post_srq_ops, ops.destroy_rwq_ind_table, ops.create_rwq_ind_table, ops.destroy_wq,
              ops.modify_wq, ops.create_wq, ops.ibv_destroy_flow, ops.ABI_placeholder2, ops.ibv_create_flow,
-             ops.ABI_placeholder1, ops.open_qp, ops.open_xrcd, ops.close_xrcd);
+             ops.ABI_placeholder1);
+  ops.open_qp = open_qp;
+  ops.open_xrcd = open_xrcd;
+  ops.close_xrcd = close_xrcd;
   ops.advise_mr = advise_mr;
   ops.alloc_null_mr = alloc_null_mr;
   ops.reg_dm_mr = reg_dm_mr;

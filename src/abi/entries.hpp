@@ -29,6 +29,11 @@ int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept;
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) noexcept;
 int get_srq_num(ibv_srq* srq, uint32_t* number) noexcept;
 
+// XRC.
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) noexcept;
+int close_xrcd(ibv_xrcd* xrcd) noexcept;
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) noexcept;
+
 // Slots of ibv_context_ops: the fast path.
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions) noexcept;
 int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;

@@ -155,6 +155,18 @@ struct Cq {
 static_assert(offsetof(Cq, ibv) == 0 &&
               offsetof(ibv_cq, async_events_completed) == offsetof(ibv_cq_ex, async_events_completed));
 
+struct Xrcd {
+  ibv_xrcd ibv{};
+  std::shared_ptr<client::XrcLink> link;
+  std::shared_ptr<client::DataPath> data;
+  uint32_t id = 0;
+  base::Slot keeper;
+  std::atomic<uint32_t> users = 0;  // shared receive queues and queue pairs made with it
+
+  static Xrcd& from(ibv_xrcd* xrcd) { return *reinterpret_cast<Xrcd*>(xrcd); }
+};
+static_assert(offsetof(Xrcd, ibv) == 0);
+
 class RequestBuilder;
 
 struct Qp {
@@ -166,7 +178,8 @@ struct Qp {
   std::unique_ptr<RequestBuilder> builder;  // of ibv_wr_start; null: no extended queue pair
   std::shared_ptr<ParentDomain> parent;     // whose allocator its queues use; null: none
   ibv_ece ece{};                            // what ibv_set_ece left
-  std::shared_ptr<verbs::QueuePair> queue_pair;
+  std::shared_ptr<verbs::QueuePair> queue_pair;  // null: XRC_RECV, whose queue pair is the keeper's
+  Xrcd* xrcd = nullptr;                          // XRC_RECV: its domain, which outlives it
   std::shared_ptr<client::DataPath> data;
   uint32_t async_events_handed_out = 0;  // under ibv.mutex
 
@@ -180,6 +193,7 @@ static_assert(offsetof(Qp, ibv) == 0);
 struct Srq {
   ibv_srq ibv{};
   std::shared_ptr<verbs::SharedReceiveQueue> queue;
+  Xrcd* xrcd = nullptr;  // XRC: its domain, which outlives it
   std::shared_ptr<client::DataPath> data;
   uint32_t async_events_handed_out = 0;  // under ibv.mutex
 

@@ -7,12 +7,14 @@
 #include "abi/qp.hpp"
 #include "abi/request_builder.hpp"
 #include "abi/wait_acks.hpp"
+#include "abi/xrc.hpp"
 
 namespace verbena::abi {
 namespace {
 
 constexpr uint32_t kKnownMask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
-                                IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+                                IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+                                IBV_QP_INIT_ATTR_XRCD;
 
 // What only ibv_create_qp_ex can ask for.
 base::Result<void> check_extensions(const ibv_qp_init_attr_ex& attr) {
@@ -37,20 +39,26 @@ base::Result<void> check(const ibv_qp_init_attr_ex& attr) {
     case IBV_QPT_RC:
     case IBV_QPT_UC:
     case IBV_QPT_UD:
+    case IBV_QPT_XRC_SEND:
       break;
     case IBV_QPT_RAW_PACKET:
       return base::fail(EOPNOTSUPP,
                         "raw packet queue pairs aren't there: the device has no Ethernet of its own");
-    case IBV_QPT_XRC_SEND:
-    case IBV_QPT_XRC_RECV:
-      return base::fail(EOPNOTSUPP, "XRC queue pairs aren't there yet");
     default:
-      return base::fail(EINVAL,
-                        fmt::format("{} is no type of queue pair: use IBV_QPT_RC, IBV_QPT_UC or IBV_QPT_UD",
-                                    static_cast<int>(attr.qp_type)));
+      return base::fail(
+          EINVAL,
+          fmt::format("{} is no type of queue pair: use IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND "
+                      "or IBV_QPT_XRC_RECV",
+                      static_cast<int>(attr.qp_type)));
   }
   if (attr.srq != nullptr && attr.pd != nullptr && attr.srq->context != attr.pd->context)
     return base::fail(EINVAL, "the shared receive queue is of another context than the protection domain");
+  if (attr.qp_type == IBV_QPT_XRC_SEND) {
+    if (attr.send_cq == nullptr) return base::fail(EINVAL, "an XRC_SEND queue pair needs a completion queue");
+    if (attr.srq != nullptr)
+      return base::fail(EINVAL, "an XRC_SEND queue pair receives nothing, so it has no shared receive queue");
+    return {};
+  }
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr)
     return base::fail(EINVAL, "a queue pair needs a completion queue for its sends and one for its receives");
   return {};
@@ -61,9 +69,11 @@ base::Result<void> check(const ibv_qp_init_attr_ex& attr) {
 base::Result<Qp*> create_qp(ibv_context* ibv_context, ibv_qp_init_attr_ex& attr) {
   Context& context = Context::from(ibv_context);
   if (auto ok = context.usable(); !ok) return std::unexpected(ok.error());
+  if (attr.qp_type == IBV_QPT_XRC_RECV) return create_target(ibv_context, attr);
   if (auto ok = check(attr); !ok) return std::unexpected(ok.error());
   if (auto ok = check_extensions(attr); !ok) return std::unexpected(ok.error());
   ibv_pd* pd = attr.pd;
+  const bool xrc = attr.qp_type == IBV_QPT_XRC_SEND;
   auto data = client::DataPath::current();
   if (!data) return std::unexpected(data.error());
   auto domain = Pd::from(pd).domain;
@@ -72,7 +82,8 @@ base::Result<Qp*> create_qp(ibv_context* ibv_context, ibv_qp_init_attr_ex& attr)
   auto queue_pair = verbs::QueuePair::create(
       (*data)->process(), {.domain = domain,
                            .send_cq = Cq::from(attr.send_cq).queue,
-                           .recv_cq = Cq::from(attr.recv_cq).queue,
+                           // An XRC_SEND queue pair completes no receives, so it has no queue for them.
+                           .recv_cq = Cq::from(xrc ? attr.send_cq : attr.recv_cq).queue,
                            .type = attr.qp_type,
                            .caps = attr.cap,
                            .signal_all = attr.sq_sig_all != 0,
@@ -116,6 +127,7 @@ base::Result<void> destroy(ibv_qp* ibv) {
   Context& context = Context::from(ibv->context);
   Qp& qp = Qp::from(ibv);
   if (auto ok = context.usable(); !ok) return ok;
+  if (qp.xrcd != nullptr) return destroy_target(ibv);
   if (ibv->qp_type == IBV_QPT_UD) qp.data->detach_all(qp.queue_pair->number());
   qp.queue_pair->destroy();
   context.open->events().forget(reinterpret_cast<uint64_t>(ibv));
@@ -133,6 +145,7 @@ base::Result<void> destroy(ibv_qp* ibv) {
 
 base::Result<void> modify(ibv_qp* ibv, const ibv_qp_attr* attr, int mask) {
   if (auto ok = Context::from(ibv->context).usable(); !ok) return ok;
+  if (Qp::from(ibv).xrcd != nullptr) return modify_target(ibv, *attr, mask);
   auto& queue_pair = *Qp::from(ibv).queue_pair;
   auto done = queue_pair.modify(*attr, mask);
   ibv->state = queue_pair.state();
@@ -141,6 +154,7 @@ base::Result<void> modify(ibv_qp* ibv, const ibv_qp_attr* attr, int mask) {
 
 base::Result<void> query(ibv_qp* ibv, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   if (auto ok = Context::from(ibv->context).usable(); !ok) return ok;
+  if (Qp::from(ibv).xrcd != nullptr) return query_target(ibv, *attr, *init);
   auto& queue_pair = *Qp::from(ibv).queue_pair;
   queue_pair.query(*attr);
   ibv->state = attr->qp_state;
@@ -154,17 +168,25 @@ base::Result<void> query(ibv_qp* ibv, ibv_qp_attr* attr, ibv_qp_init_attr* init)
   return {};
 }
 
+// Null: a child of fork(), or an XRC target, which has no queues.
 template <typename Request>
-int refuse_stale(Request* requests, Request** bad) {
+verbs::QueuePair* usable_queues(ibv_qp* ibv, Request* requests, Request** bad, int& error) {
+  Qp& qp = Qp::from(ibv);
+  if (qp.data->usable() && qp.queue_pair) [[likely]]
+    return qp.queue_pair.get();
   if (bad != nullptr) *bad = requests;
-  return EIO;
+  error = qp.queue_pair ? EIO : EINVAL;
+  if (!qp.queue_pair)
+    base::explain(fmt::format("QP 0x{:06x} is an XRC target: it has no queues to post to", ibv->qp_num));
+  return nullptr;
 }
 
 }  // namespace
 
 int post_send(ibv_qp* qp, ibv_send_wr* requests, ibv_send_wr** bad) noexcept {
-  if (!Qp::from(qp).data->usable()) return refuse_stale(requests, bad);
-  return Qp::from(qp).queue_pair->post_send(requests, bad);
+  int error = 0;
+  auto* queue_pair = usable_queues(qp, requests, bad, error);
+  return queue_pair != nullptr ? queue_pair->post_send(requests, bad) : error;
 }
 
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept {
@@ -173,8 +195,9 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept {
 }
 
 int post_recv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) noexcept {
-  if (!Qp::from(qp).data->usable()) return refuse_stale(requests, bad);
-  return Qp::from(qp).queue_pair->post_recv(requests, bad);
+  int error = 0;
+  auto* queue_pair = usable_queues(qp, requests, bad, error);
+  return queue_pair != nullptr ? queue_pair->post_recv(requests, bad) : error;
 }
 
 }  // namespace verbena::abi

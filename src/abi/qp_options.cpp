@@ -15,7 +15,7 @@ base::Result<void> set_ece(ibv_qp* ibv, const ibv_ece* ece) {
   Qp& qp = Qp::from(ibv);
   if (auto ok = Context::from(ibv->context).usable(); !ok) return ok;
   if (ece == nullptr || ece->comp_mask != 0) return base::fail(EINVAL, "no ECE, or one of unknown fields");
-  if (qp.queue_pair->state() != IBV_QPS_RESET)
+  if ((qp.queue_pair ? qp.queue_pair->state() : ibv->state) != IBV_QPS_RESET)
     return base::fail(EINVAL, fmt::format("QP 0x{:06x}: ibv_set_ece comes before the queue pair leaves RESET",
                                           ibv->qp_num));
   qp.ece = {
@@ -33,7 +33,8 @@ base::Result<void> query_ece(ibv_qp* ibv, ibv_ece* ece) {
 base::Result<void> limit_rate(ibv_qp* ibv, const ibv_qp_rate_limit_attr& attr) {
   if (auto ok = Context::from(ibv->context).usable(); !ok) return ok;
   if (attr.comp_mask != 0) return base::fail(EINVAL, "a rate limit knows no comp_mask");
-  const ibv_qp_state now = Qp::from(ibv).queue_pair->state();
+  const auto& queue_pair = Qp::from(ibv).queue_pair;
+  const ibv_qp_state now = queue_pair ? queue_pair->state() : ibv->state;
   if (now != IBV_QPS_RTR && now != IBV_QPS_RTS)
     return base::fail(EINVAL, fmt::format("QP 0x{:06x}: a rate limit is set in RTR or RTS", ibv->qp_num));
   return {};

@@ -71,6 +71,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
       .general_caps = verbs::kOdpGeneral,
       .per_transport_caps = {
           .rc_odp_caps = verbs::kOdpRc, .uc_odp_caps = verbs::kOdpUc, .ud_odp_caps = verbs::kOdpUd}};
+  full.xrc_odp_caps = verbs::kOdpRc;
   full.max_dm_size = verbs::kMaxDmBytes;
   full.cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
   full.phys_port_cnt_ex = basic->phys_port_cnt;

@@ -10,7 +10,21 @@
 namespace verbena::abi {
 namespace {
 
-base::Result<ibv_srq*> create(ibv_pd* pd, ibv_srq_init_attr* attr) {
+// What an XRC queue has besides.
+struct Xrc {
+  Xrcd* domain = nullptr;
+  Cq* cq = nullptr;
+};
+
+// The keeper can deliver into it, and knows whose it is.
+base::Result<void> join_domain(verbs::SharedReceiveQueue& queue, Xrcd& domain) {
+  const auto keeper = domain.data->meet(domain.keeper);
+  if (!keeper) return std::unexpected(keeper.error());
+  if (auto made = queue.admit_keeper((*keeper)->slot(), (*keeper)->epoch()); !made) return made;
+  return domain.link->serve(domain.id, queue.number());
+}
+
+base::Result<ibv_srq*> create(ibv_pd* pd, ibv_srq_init_attr* attr, Xrc xrc = {}) {
   Context& context = Context::from(pd->context);
   if (auto ok = context.usable(); !ok) return std::unexpected(ok.error());
   auto data = client::DataPath::current();
@@ -19,17 +33,24 @@ base::Result<ibv_srq*> create(ibv_pd* pd, ibv_srq_init_attr* attr) {
   if (!domain->hold()) return base::fail(EINVAL, "the protection domain was deallocated");
   auto made = std::make_unique<Srq>();
   // srq_limit isn't looked at: ibv_modify_srq arms it (ibv_create_srq(3)).
-  auto queue = verbs::SharedReceiveQueue::create((*data)->process(), {.domain = domain,
-                                                                      .max_wr = attr->attr.max_wr,
-                                                                      .max_sge = attr->attr.max_sge,
-                                                                      .events = &context.open->events(),
-                                                                      .element = &made->ibv});
+  auto queue = verbs::SharedReceiveQueue::create((*data)->process(),
+                                                 {.domain = domain,
+                                                  .max_wr = attr->attr.max_wr,
+                                                  .max_sge = attr->attr.max_sge,
+                                                  .events = &context.open->events(),
+                                                  .element = &made->ibv,
+                                                  .cq = xrc.cq != nullptr ? xrc.cq->queue : nullptr,
+                                                  .xrcd = xrc.domain != nullptr ? xrc.domain->id : 0});
+  if (queue && xrc.domain != nullptr)
+    if (auto joined = join_domain(**queue, *xrc.domain); !joined) queue = std::unexpected(joined.error());
   if (!queue) {
     domain->release();
     return std::unexpected(queue.error());
   }
   made->queue = std::move(*queue);
   made->data = std::move(*data);
+  made->xrcd = xrc.domain;
+  if (xrc.domain != nullptr) ++xrc.domain->users;
   const ibv_srq_attr actual = made->queue->query();
   attr->attr.max_wr = actual.max_wr;
   attr->attr.max_sge = actual.max_sge;
@@ -53,15 +74,22 @@ base::Result<ibv_srq*> create_ex(ibv_context* context, ibv_srq_init_attr_ex* att
                                           attr->comp_mask));
   if (type == IBV_SRQT_TM)
     return base::fail(EOPNOTSUPP, "shared receive queues that match tags aren't there");
-  if (type == IBV_SRQT_XRC) return base::fail(EOPNOTSUPP, "XRC shared receive queues aren't there yet");
-  if (type != IBV_SRQT_BASIC)
+  if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC)
     return base::fail(EINVAL,
                       fmt::format("{} is no type of shared receive queue: use IBV_SRQT_BASIC or IBV_SRQT_XRC",
                                   static_cast<int>(type)));
   if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr || attr->pd->context != context)
     return base::fail(EINVAL, "ibv_create_srq_ex needs a protection domain of the same context");
   // The extended struct begins as the simple one.
-  return create(attr->pd, reinterpret_cast<ibv_srq_init_attr*>(attr));
+  auto* simple = reinterpret_cast<ibv_srq_init_attr*>(attr);
+  if (type == IBV_SRQT_BASIC) return create(attr->pd, simple);
+  constexpr uint32_t kNeeded = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  if ((attr->comp_mask & kNeeded) != kNeeded || attr->xrcd == nullptr || attr->cq == nullptr ||
+      attr->xrcd->context != context || attr->cq->context != context)
+    return base::fail(EINVAL,
+                      "an XRC shared receive queue needs an XRC domain and a completion queue of the same "
+                      "context, with IBV_SRQ_INIT_ATTR_XRCD and IBV_SRQ_INIT_ATTR_CQ in comp_mask");
+  return create(attr->pd, simple, {&Xrcd::from(attr->xrcd), &Cq::from(attr->cq)});
 }
 
 base::Result<void> destroy(ibv_srq* ibv) {
@@ -72,6 +100,7 @@ base::Result<void> destroy(ibv_srq* ibv) {
     return base::fail(EBUSY, fmt::format("{} queue pairs still take receives from SRQ 0x{:06x}: destroy them "
                                          "first",
                                          users, srq.queue->number()));
+  srq.queue->close();
   context.open->events().forget(reinterpret_cast<uint64_t>(ibv));
   pthread_mutex_lock(&ibv->mutex);
   wait_for_acks(ibv->mutex, ibv->cond, ibv->events_completed, srq.async_events_handed_out);
@@ -79,6 +108,7 @@ base::Result<void> destroy(ibv_srq* ibv) {
   pthread_cond_destroy(&ibv->cond);
   pthread_mutex_destroy(&ibv->mutex);
   auto domain = srq.queue->config().domain;
+  if (srq.xrcd != nullptr) --srq.xrcd->users;
   delete &srq;
   domain->release();
   release_context(context);

@@ -24,6 +24,7 @@ enum RecordFlag : uint8_t {
   kSolicited = 2,
   kHasInvalidate = 4,  // `imm` is the key that was invalidated
   kNamesReceive = 8,   // `receive` is the shared queue's entry that it consumes
+  kForShared = 16,     // XRC: `incarnation` is the shared queue's index, `qp` a queue pair of the keeper's
 };
 
 // One message as it is told to the receiver.

@@ -13,6 +13,10 @@ enum class LetterKind : uint32_t {
   kAnswer,      // what an atomic operation found
   kPosted,      // receives were posted for which you waited
   kMigration,   // `operation`: a verbs::MigrationWord
+  // XRC. `qp` is the number of a shared receive queue of the addressee's, `incarnation` its life.
+  kOpenLane,      // I want to deliver to it: please make me a ring
+  kSharedAtomic,  // as kAtomic, in its protection domain
+  kSharedPosted,  // a queue of the sender's has receives for which you waited
 };
 
 struct Letter {
@@ -21,7 +25,7 @@ struct Letter {
   uint32_t incarnation = 0;  // its life that is meant
   uint32_t cookie = 0;       // given back with the answer
   uint32_t key = 0;
-  uint32_t operation = 0;  // kAtomic: an engine::AtomicKind; kAnswer: an engine::Verdict
+  uint32_t operation = 0;  // an engine::AtomicKind; kAnswer: an engine::Verdict
   uint64_t address = 0;
   uint64_t first = 0;   // compare or add; in an answer: what was there before
   uint64_t second = 0;  // swap

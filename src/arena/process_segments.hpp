@@ -37,7 +37,7 @@ struct TablesHead {
 static_assert(sizeof(TablesHead) <= 4096);
 
 inline constexpr uint64_t kTablesMagic = 0x736c6261546e6256;  // "VbnTabls"
-inline constexpr uint32_t kTablesLayout = 5;
+inline constexpr uint32_t kTablesLayout = 6;
 
 // One word that says whether what a peer knows of a queue pair still holds.
 struct QpWord {
@@ -62,7 +62,7 @@ struct alignas(64) QpEntry {
   Shared<uint64_t> own_gid[2];
   Shared<uint32_t> peer_qpn;
   Shared<uint32_t> rq_psn;
-  Shared<uint32_t> domain;        // handle of its protection domain
+  Shared<uint32_t> domain;        // handle of its protection domain; XRC_RECV: its XRC domain
   Shared<uint32_t> access;        // ibv_access_flags for remote operations
   Shared<uint32_t> type_and_rnr;  // ibv_qp_type << 8 | min_rnr_timer
   Shared<uint32_t> cq;            // index of its receive CQ's bell
@@ -110,9 +110,16 @@ struct alignas(64) SrqEntry {
   Shared<uint32_t> first;                  // a power of two
   Shared<uint32_t> stride;                 // bytes from entry to entry
   Shared<uint32_t> domain;                 // handle of its protection domain, which its receives' keys are in
-  Shared<uint32_t> unused;
+  Shared<uint32_t> life;                   // another one with each queue that has this number; 0: none
   Shared<uint64_t> entries_at[kSrqBlocks];  // ReceiveEntries in the tables' heap; 0: no such block yet
   Shared<uint64_t> words_at[kSrqBlocks];    // a claim word for each, in the rings' heap
+  // XRC: its domain, its completion queue, and the ring through which the keeper delivers there.
+  Shared<uint32_t> xrcd;  // 0: it is no XRC queue
+  Shared<uint32_t> cq;
+  Shared<uint64_t> ring_at;
+  Shared<uint32_t> ring_id;
+  Shared<uint32_t> ring_slots;
+  Shared<uint32_t> ring_payload;
 };
 static_assert(sizeof(SrqEntry) == 320);
 

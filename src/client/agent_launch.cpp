@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/close_range.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -17,6 +18,9 @@
 #include <string>
 #include <vector>
 
+#include "client/agent_link.hpp"
+#include "ipc/device_spec.hpp"
+
 // glibc's clone() under the name by which sanitizers don't replace it: theirs takes every child for a fork
 // with memory of its own, and puts what it does for such a one into ours.
 extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* argument, ...) noexcept;
@@ -28,19 +32,30 @@ constexpr size_t kStackSize = 64 * 1024;
 constexpr rlim_t kAgentFileSize = 64 << 20;  // its shared memory counts as files
 
 // Beside the core library, or ../lib/verbena from the `verbena` command.
-std::string agent_path() {
-  if (const char* given = ::secure_getenv("VERBENA_AGENT"); given != nullptr && *given == '/') return given;
+std::string find_program(const char* name) {
   Dl_info here{};
-  if (::dladdr(reinterpret_cast<void*>(&agent_path), &here) == 0 || here.dli_fname == nullptr) return {};
+  if (::dladdr(reinterpret_cast<void*>(&find_program), &here) == 0 || here.dli_fname == nullptr) return {};
   std::error_code ignored;
   auto file = std::filesystem::canonical(here.dli_fname, ignored);
   // For the main program dladdr tells argv[0], which may be no path at all.
   if (ignored || std::strchr(here.dli_fname, '/') == nullptr)
     file = std::filesystem::read_symlink("/proc/self/exe", ignored);
   const auto home = file.parent_path();
-  for (const auto& candidate : {home / "verbena-agent", home / "../lib/verbena/verbena-agent"})
+  for (const auto& candidate : {home / name, home / "../lib/verbena" / name})
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
   return {};
+}
+
+std::string agent_path() {
+  if (const char* given = ::secure_getenv("VERBENA_AGENT"); given != nullptr && *given == '/') return given;
+  return find_program("verbena-agent");
+}
+
+// Beside the agent, where somebody says where that is.
+std::string keeper_path() {
+  if (const char* given = ::secure_getenv("VERBENA_AGENT"); given != nullptr && *given == '/')
+    return std::filesystem::path(given).parent_path() / "verbena-keeper";
+  return find_program("verbena-keeper");
 }
 
 struct Plan {
@@ -80,39 +95,40 @@ IN_OUR_MEMORY int start_grandchild(void* argument) {
 }
 
 // What the agent may need to know, and nothing of what the program set for itself (LD_PRELOAD and the like).
-std::vector<std::string> agent_environment() {
+std::vector<std::string> kept_environment(std::initializer_list<const char*> more = {}) {
+  std::vector<const char*> prefixes{
+      "VERBENA_AGENT_", "XDG_RUNTIME_DIR=", "PATH=", "ASAN_OPTIONS=", "TSAN_OPTIONS=", "UBSAN_OPTIONS="};
+  prefixes.insert(prefixes.end(), more);
   std::vector<std::string> kept;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable)
-    for (const char* prefix :
-         {"VERBENA_AGENT_", "XDG_RUNTIME_DIR=", "PATH=", "ASAN_OPTIONS=", "TSAN_OPTIONS=", "UBSAN_OPTIONS="})
+    for (const char* prefix : prefixes)
       if (std::strncmp(*variable, prefix, std::strlen(prefix)) == 0) kept.emplace_back(*variable);
   return kept;
 }
 
-}  // namespace
-
-base::Result<void> launch_agent() {
-  const std::string path = agent_path();
+// `words` begin with the program's name.
+base::Result<void> launch(const std::string& path, std::vector<std::string> words,
+                          std::vector<std::string> environment) {
   if (path.empty())
-    return base::fail(ENOENT,
-                      "the program verbena-agent isn't beside Verbena's libraries; install them together, or "
-                      "set VERBENA_AGENT to its path");
+    return base::fail(ENOENT, fmt::format("the program {} isn't beside Verbena's libraries; install them "
+                                          "together, or set VERBENA_AGENT to the path of verbena-agent",
+                                          words.front()));
   rlimit files{};
   if (::getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_max < kAgentFileSize)
     return base::fail(EFBIG,
                       "the host agent can't be started from a process that may make only small files; raise "
                       "`ulimit -f`, or start a program that uses RDMA elsewhere first");
-  auto environment = agent_environment();
   std::vector<char*> variables;
   for (auto& variable : environment) variables.push_back(variable.data());
   variables.push_back(nullptr);
-  std::string name = "verbena-agent";
-  char* arguments[] = {name.data(), nullptr};
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
 
   void* stacks =
       ::mmap(nullptr, 2 * kStackSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (stacks == MAP_FAILED) return base::fail_errno("starting the host agent");
-  Plan plan{path.c_str(), arguments, variables.data(), static_cast<char*>(stacks) + 2 * kStackSize, 0};
+  Plan plan{path.c_str(), arguments.data(), variables.data(), static_cast<char*>(stacks) + 2 * kStackSize, 0};
 
   // No signal handler of the program may run in the children, which share its memory.
   sigset_t all;
@@ -134,6 +150,17 @@ base::Result<void> launch_agent() {
   if (plan.failure != 0)
     return base::fail(plan.failure, "starting the host agent " + path + ": " + std::strerror(plan.failure));
   return {};
+}
+
+}  // namespace
+
+base::Result<void> launch_agent() { return launch(agent_path(), {"verbena-agent"}, kept_environment()); }
+
+base::Result<void> launch_keeper(const std::string& name) {
+  auto environment = kept_environment(
+      {"VERBENA_AGENT=", "VERBENA_TRUST_CONTAINERS=", "VERBENA_FAULTS=", "VERBENA_RECEIVE_BUFFER="});
+  environment.push_back(std::string(ipc::kDevicesVariable) + "=" + wanted_devices());
+  return launch(keeper_path(), {"verbena-keeper", name}, std::move(environment));
 }
 
 }  // namespace verbena::client

@@ -57,6 +57,11 @@ DataPath::DataPath(arena::ProcessArena arena, base::Slot slot, uint32_t epoch)
       std::make_shared<local::Self>(arena, epoch, process_, [] { HostTie::instance()->wake_helper(); });
   exchange_ = std::make_shared<local::Exchange>(process_, std::move(self));
   process_.set_postman(exchange_);
+  // Short: whoever posts or polls waits for it.
+  exchange_->set_introducer([this](base::Slot peer) -> std::shared_ptr<local::Neighbour> {
+    auto met = meet(peer, Patience::kShort);
+    return met ? *met : nullptr;
+  });
   const char* wished = ::secure_getenv("VERBENA_PATH");
   process_.arena().head().wants_wire = wished != nullptr && std::string_view(wished) == "wire" ? 1 : 0;
   process_.pending().on_first = [](void* path) { static_cast<DataPath*>(path)->wake_own_helper(); };
@@ -96,6 +101,16 @@ void DataPath::on_exit() {
   std::shared_ptr<DataPath> path;
   if (const std::unique_lock lock(current_mutex, std::try_to_lock); lock) path = current_path.lock();
   if (path && path->usable() && path->process_.wire_active()) path->port_->acknowledge_all();
+}
+
+base::Result<std::shared_ptr<XrcLink>> DataPath::xrc() {
+  const std::lock_guard lock(xrc_mutex_);
+  if (xrc_ && !xrc_->lost()) return xrc_;
+  auto opened = XrcLink::open();
+  if (!opened) return opened;
+  xrc_ = std::move(*opened);
+  HostTie::instance()->wake_helper();  // it hears of events from now on
+  return xrc_;
 }
 
 void DataPath::on_port_down(const verbs::EventQueue& device, unsigned port) {
@@ -276,6 +291,9 @@ void DataPath::watch(std::vector<pollfd>& into) {
     }
   // While somebody polls, that one looks at the socket; help() comes back in a moment to see.
   if (process_.wire_active() && alone_) into.push_back({port_->fd(), POLLIN, 0});
+  const std::unique_lock lock(xrc_mutex_, std::try_to_lock);
+  if (lock && xrc_)
+    if (const int keeper = xrc_->fd(); keeper >= 0) into.push_back({keeper, POLLIN, 0});
 }
 
 void DataPath::on_stray(const net::Received& received) {
@@ -285,6 +303,8 @@ void DataPath::on_stray(const net::Received& received) {
 void DataPath::on_events(std::span<const pollfd> watched) {
   for (size_t i = 0; i < watched.size() && i < watched_.size(); ++i)
     if (watched[i].revents != 0) lose(watched_[i]);
+  const std::unique_lock lock(xrc_mutex_, std::try_to_lock);
+  if (lock && xrc_) xrc_->read_events();
 }
 
 }  // namespace verbena::client

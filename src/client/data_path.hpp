@@ -8,9 +8,11 @@
 
 #include "client/devices.hpp"
 #include "client/helper_work.hpp"
+#include "client/xrc_link.hpp"
 #include "local/exchange.hpp"
 #include "verbs/process.hpp"
 #include "verbs/queue_pair.hpp"
+#include "verbs/xrc_responder.hpp"
 #include "wire/port.hpp"
 
 namespace verbena::client {
@@ -35,6 +37,8 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   [[nodiscard]] const std::shared_ptr<local::Exchange>& exchange() const { return exchange_; }
   // The way to other hosts, made when it is first needed. EADDRINUSE: this host's port is somebody else's.
   [[nodiscard]] base::Result<std::shared_ptr<wire::Port>> port();
+  // The keeper of XRC domains; made when it is first needed, and anew where it has ended.
+  [[nodiscard]] base::Result<std::shared_ptr<XrcLink>> xrc();
   // A port lost its link: connections of that device's that are armed for it migrate. Any thread.
   static void on_port_down(const verbs::EventQueue& device, unsigned port);
   // The program ends: what can't wait for its next poll leaves now.
@@ -67,6 +71,8 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   std::shared_ptr<local::Exchange> exchange_;
   std::mutex meeting_;
   std::shared_ptr<wire::Port> port_;  // once made, it stays
+  std::mutex xrc_mutex_;
+  std::shared_ptr<XrcLink> xrc_;
   // The helper thread's own.
   std::vector<std::shared_ptr<local::Neighbour>> watched_;
   uint64_t polls_seen_ = 0;
@@ -106,6 +112,7 @@ class DevicePaths final : public verbs::PathMaker {
                                                              const arena::PortRecord& record);
   [[nodiscard]] base::Result<std::shared_ptr<wire::Port>> network(base::Qpn own);
   [[nodiscard]] verbs::PathPlan plan_from_self();
+  [[nodiscard]] std::unique_ptr<verbs::LaneFinder> lanes_of(base::Qpn own) const;
 
   std::shared_ptr<DataPath> data_;
   const OpenDevice& device_;

@@ -9,6 +9,7 @@
 
 #include "client/data_path.hpp"
 #include "client/host_tie.hpp"
+#include "local/lanes.hpp"
 #include "local/local_path.hpp"
 #include "wire/rc_connection.hpp"
 #include "wire/uc_connection.hpp"
@@ -75,6 +76,12 @@ verbs::PathPlan DevicePaths::plan_local(std::shared_ptr<local::Neighbour> peer, 
   plan.peer_known = true;
   plan.peer_slot = peer->slot();
   plan.peer_epoch = peer->epoch();
+  // A keeper's target sends nothing; and an XRC initiator gets nothing, so nobody needs a ring into it.
+  if (wish.type == IBV_QPT_XRC_RECV) {
+    plan.path = std::make_unique<local::SilentPath>(wish.type);
+    return plan;
+  }
+  if (wish.type == IBV_QPT_XRC_SEND) plan.peer_known = false;
   plan.path = std::make_unique<local::LocalPath>(
       data_->process(), data_->exchange(),
       local::LocalPath::Connection{.peer = std::move(peer),
@@ -105,13 +112,19 @@ verbs::PathPlan DevicePaths::plan_from_self() {
   return plan;
 }
 
+std::unique_ptr<verbs::LaneFinder> DevicePaths::lanes_of(base::Qpn own) const {
+  return std::make_unique<local::Lanes>(data_->process(), data_->exchange(), local::Lanes::Role::kKeeper,
+                                        own);
+}
+
 base::Result<verbs::PathPlan> DevicePaths::plan_wire(const verbs::PathWish& wish, const arena::GidRecord& gid,
                                                      bool this_host) {
   auto port = network(wish.own);
   if (!port) return std::unexpected(port.error());
   const ibv_qp_attr& attributes = wish.attributes;
   const auto& address = attributes.ah_attr;
-  wire::Peering peering{.own = wish.own,
+  wire::Peering peering{.service = verbs::is_xrc(wish.type) ? roce::Service::kXrc : roce::Service::kRc,
+                        .own = wish.own,
                         .target = {attributes.dest_qp_num & 0xffffff},
                         .first_expected = {attributes.rq_psn & base::Psn::kMask},
                         .mtu = 128u << attributes.path_mtu,
@@ -132,7 +145,9 @@ base::Result<verbs::PathPlan> DevicePaths::plan_wire(const verbs::PathWish& wish
   if (wish.type == IBV_QPT_UC)
     plan.path = std::make_unique<wire::UcConnection>(*port, data_->process(), std::move(self), peering);
   else
-    plan.path = std::make_unique<wire::RcConnection>(*port, data_->process(), std::move(self), peering);
+    plan.path =
+        std::make_unique<wire::RcConnection>(*port, data_->process(), std::move(self), peering,
+                                             wish.type == IBV_QPT_XRC_RECV ? lanes_of(wish.own) : nullptr);
   return plan;
 }
 

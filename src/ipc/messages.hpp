@@ -49,6 +49,19 @@ enum class Kind : uint16_t {
   kCmNotify,
   kCmResume,
   kCmEvent,
+  // xrc_messages.hpp, spoken with the keeper
+  kXrcOpenDomain,
+  kXrcDomain,
+  kXrcCloseDomain,
+  kXrcServe,
+  kXrcCreate,
+  kXrcOpen,
+  kXrcTarget,
+  kXrcRelease,
+  kXrcModify,
+  kXrcQuery,
+  kXrcAttributes,
+  kXrcEvent,
 };
 
 struct Header {

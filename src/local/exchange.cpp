@@ -3,6 +3,7 @@
 #include "verbs/key_check.hpp"
 #include "verbs/queue_pair.hpp"
 #include "verbs/scatter.hpp"
+#include "verbs/shared_receive_queue.hpp"
 
 namespace verbena::local {
 
@@ -41,6 +42,18 @@ void Exchange::part(const Neighbour& neighbour) {
 
 uint32_t Exchange::ask(Neighbour& peer, base::Qpn own, base::Qpn target, uint32_t incarnation,
                        const engine::AtomicRequest& request) {
+  return ask(peer, own,
+             {.kind = arena::LetterKind::kAtomic,
+              .qp = target.value,
+              .incarnation = incarnation,
+              .key = request.key,
+              .operation = static_cast<uint32_t>(request.kind),
+              .address = request.address,
+              .first = request.first,
+              .second = request.second});
+}
+
+uint32_t Exchange::ask(Neighbour& peer, base::Qpn own, arena::Letter letter) {
   if (!peer.begin_request()) return 0;
   uint32_t cookie = 0;
   {
@@ -50,26 +63,25 @@ uint32_t Exchange::ask(Neighbour& peer, base::Qpn own, base::Qpn target, uint32_
     cookie = last_cookie_;
     questions_[cookie] = {.own = own, .peer = neighbours_[peer.slot().value]};
   }
-  const arena::Letter letter{.kind = arena::LetterKind::kAtomic,
-                             .qp = target.value,
-                             .incarnation = incarnation,
-                             .cookie = cookie,
-                             .key = request.key,
-                             .operation = static_cast<uint32_t>(request.kind),
-                             .address = request.address,
-                             .first = request.first,
-                             .second = request.second};
+  letter.cookie = cookie;
   if (peer.send(letter)) return cookie;
   forget(cookie, peer);
   return 0;
 }
 
 Verdict Exchange::answer(uint32_t cookie, uint64_t& before) {
+  arena::Letter letter;
+  const Verdict verdict = answer(cookie, letter);
+  if (verdict != Verdict::kAsk) before = letter.first;
+  return verdict;
+}
+
+Verdict Exchange::answer(uint32_t cookie, arena::Letter& letter) {
   const std::lock_guard lock(mutex_);
   const auto found = questions_.find(cookie);
   if (found == questions_.end()) return Verdict::kSilence;
   if (!found->second.answered) return Verdict::kAsk;
-  before = found->second.before;
+  letter = found->second.letter;
   const Verdict verdict = found->second.verdict;
   questions_.erase(found);
   return verdict;
@@ -107,6 +119,7 @@ bool Exchange::read_letters() {
 void Exchange::on_letter(base::Slot from, const arena::Letter& letter) {
   switch (letter.kind) {
     case arena::LetterKind::kAtomic:
+    case arena::LetterKind::kSharedAtomic:
       return on_atomic(from, letter);
     case arena::LetterKind::kAnswer:
       return on_answer(from, letter);
@@ -114,6 +127,10 @@ void Exchange::on_letter(base::Slot from, const arena::Letter& letter) {
       return resume_sends(letter.qp);
     case arena::LetterKind::kMigration:
       return on_migration(from, letter);
+    case arena::LetterKind::kOpenLane:
+      return on_open_lane(from, letter);
+    case arena::LetterKind::kSharedPosted:
+      return on_shared_posted();
   }
 }
 
@@ -132,11 +149,23 @@ void Exchange::on_atomic(base::Slot from, const arena::Letter& letter) {
 // only somebody's word.
 Verdict Exchange::run(base::Slot from, const arena::Letter& letter, uint64_t& before) {
   if (letter.qp >> 16 != process_.slot().value) return Verdict::kSilence;
+  if (letter.kind == arena::LetterKind::kSharedAtomic) {
+    const auto queue = process_.hold_srq(letter.qp);
+    if (!queue || !queue->config().cq || queue->life() != letter.incarnation) return Verdict::kNoSharedQueue;
+    return run(letter, queue->config().domain->handle(), before);
+  }
   const auto& entry = process_.arena().qp(static_cast<uint16_t>(letter.qp));
   const auto word = arena::QpWord::unpack(entry.word.acquire());
   const bool answers = word.state == IBV_QPS_RTR || word.state == IBV_QPS_RTS || word.state == IBV_QPS_SQD;
   if (!answers || word.incarnation != letter.incarnation || entry.peer_qpn.get() >> 16 != from.value)
     return Verdict::kSilence;
+  const bool writes = letter.operation == static_cast<uint32_t>(engine::AtomicKind::kWrite);
+  const uint32_t access = writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
+  if ((entry.access.get() & access) == 0) return Verdict::kNotEnabled;
+  return run(letter, entry.domain.get(), before);
+}
+
+Verdict Exchange::run(const arena::Letter& letter, uint32_t domain, uint64_t& before) {
   const engine::AtomicRequest request{.kind = static_cast<engine::AtomicKind>(letter.operation),
                                       .key = letter.key,
                                       .address = letter.address,
@@ -147,13 +176,11 @@ Verdict Exchange::run(base::Slot from, const arena::Letter& letter, uint64_t& be
       request.kind != engine::AtomicKind::kFetchAdd)
     return Verdict::kCorrupt;
   const uint32_t access = writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
-  if ((entry.access.get() & access) == 0) return Verdict::kNotEnabled;
   verbs::HazardGuard guard(*self_, process_.slot());
   if (!guard.add(request.key)) return Verdict::kNoRoom;
   guard.seal();
   verbs::Region region;
-  const verbs::KeyUse use{request.key,        request.address, sizeof(uint64_t),
-                          entry.domain.get(), access,          letter.qp};
+  const verbs::KeyUse use{request.key, request.address, sizeof(uint64_t), domain, access, letter.qp};
   if (auto found = check_key(process_.arena(), use, region); found != Verdict::kDone) return found;
   if (request.address % sizeof(uint64_t) != 0 || region.address % sizeof(uint64_t) != 0)
     return Verdict::kMisaligned;
@@ -178,7 +205,7 @@ void Exchange::on_answer(base::Slot from, const arena::Letter& letter) {
                                 ? static_cast<Verdict>(letter.operation)
                                 : Verdict::kCorrupt;
     if (found->second.verdict == Verdict::kAsk) found->second.verdict = Verdict::kCorrupt;
-    found->second.before = letter.first;
+    found->second.letter = letter;
     own = found->second.own;
   }
   resume_sends(own.value);
@@ -190,6 +217,41 @@ void Exchange::on_migration(base::Slot from, const arena::Letter& letter) {
   const auto& entry = process_.arena().qp(static_cast<uint16_t>(letter.qp));
   if (entry.peer_qpn.get() >> 16 != from.value) return;
   queue_pair->on_migration_word(static_cast<verbs::MigrationWord>(letter.operation), letter.incarnation);
+}
+
+// XRC: a requester of another process wants to deliver into a shared queue of ours. From now on we know it,
+// and hear of its end.
+void Exchange::on_open_lane(base::Slot from, const arena::Letter& letter) {
+  auto asker = neighbour(from);
+  if (!asker || asker->gone()) asker = introduce(from);
+  if (!asker) return;
+  arena::Letter answer{.kind = arena::LetterKind::kAnswer,
+                       .cookie = letter.cookie,
+                       .operation = static_cast<uint32_t>(Verdict::kNoSharedQueue)};
+  const auto queue = process_.hold_srq(letter.qp);
+  if (queue && queue->config().cq && queue->life() == letter.incarnation)
+    if (const auto ring = queue->config().cq->inbound(from, asker->epoch())) {
+      queue->add_sender(from);
+      answer.operation = static_cast<uint32_t>(Verdict::kDone);
+      answer.address = ring->offset;
+      answer.key = ring->id;
+      answer.first = ring->shape.slots;
+      answer.second = ring->shape.payload;
+    }
+  (void)asker->send(answer);
+}
+
+void Exchange::tell_posted(uint32_t srq, const std::bitset<256>& slots) {
+  for (unsigned slot = 0; slot < slots.size(); ++slot)
+    if (slots.test(slot))
+      if (const auto sender = neighbour({static_cast<uint8_t>(slot)}))
+        (void)sender->send({.kind = arena::LetterKind::kSharedPosted, .qp = srq});
+}
+
+void Exchange::on_shared_posted() {
+  for (const auto& queue_pair : process_.queue_pairs())
+    if (queue_pair->type() == IBV_QPT_XRC_SEND)
+      process_.pending().add(queue_pair->send_queue().shared_from_this(), base::now());
 }
 
 void Exchange::resume_sends(uint32_t qpn) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "local/exchange.hpp"
+#include "local/lanes.hpp"
 #include "verbs/scatter.hpp"
 
 namespace verbena::local {
@@ -61,12 +62,20 @@ void LocalPath::begin(uint32_t sq_psn) {
                                           .gid = {connection_.own_gid[0], connection_.own_gid[1]},
                                           .accessor = process_.slot(),
                                           .type = connection_.type};
-  responder_ = std::make_unique<Responder>(connection_.peer, connection_.target, identity);
+  if (connection_.type == IBV_QPT_XRC_SEND) {
+    auto lanes = std::make_unique<Lanes>(process_, exchange_, Lanes::Role::kRequester, connection_.own);
+    xrc_ = std::make_unique<verbs::XrcResponder>(connection_.peer, connection_.target, identity,
+                                                 std::move(lanes));
+    responder_ = xrc_.get();
+  } else {
+    plain_ = std::make_unique<Responder>(connection_.peer, connection_.target, identity);
+    responder_ = plain_.get();
+  }
 }
 
-uint8_t LocalPath::rnr_timer_code() const { return responder_->rnr_timer_code(); }
+uint8_t LocalPath::rnr_timer_code() const { return xrc_ ? xrc_->rnr_timer_code() : plain_->rnr_timer_code(); }
 
-bool LocalPath::ask_for_receive() { return responder_->wait_for_receive(); }
+bool LocalPath::ask_for_receive() { return xrc_ ? xrc_->wait_for_receive() : plain_->wait_for_receive(); }
 
 void LocalPath::tell_posted() {
   auto& waiting = process_.arena().binding(static_cast<uint16_t>(connection_.own.value)).waiting.atomic();
@@ -106,28 +115,30 @@ void LocalPath::hear(verbs::MigrationWord word) {
   }
 }
 
+Verdict LocalPath::run(const SendRequest& request, SendProgress& progress, uint64_t budget) {
+  if (xrc_)
+    if (auto aimed = xrc_->aim(request.srq); aimed != Verdict::kDone) return aimed;
+  switch (request.opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+    case IBV_WR_SEND_WITH_INV:
+      return send(request, progress, budget);
+    case IBV_WR_RDMA_READ:
+      return read(request, progress, budget);
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    case IBV_WR_ATOMIC_WRITE:
+      return atomic(request, progress);
+    default:
+      return write(request, progress, budget);
+  }
+}
+
 SendOutcome LocalPath::advance(const SendRequest& request, SendProgress& progress, uint64_t budget) {
   using Kind = SendOutcome::Kind;
   Verdict verdict = Verdict::kDone;
   if (!progress.failing) {
-    switch (request.opcode) {
-      case IBV_WR_SEND:
-      case IBV_WR_SEND_WITH_IMM:
-      case IBV_WR_SEND_WITH_INV:
-        verdict = send(request, progress, budget);
-        break;
-      case IBV_WR_RDMA_READ:
-        verdict = read(request, progress, budget);
-        break;
-      case IBV_WR_ATOMIC_CMP_AND_SWP:
-      case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      case IBV_WR_ATOMIC_WRITE:
-        verdict = atomic(request, progress);
-        break;
-      default:
-        verdict = write(request, progress, budget);
-        break;
-    }
+    verdict = run(request, progress, budget);
     if (connection_.type == IBV_QPT_UC) return end_unanswered(verdict, request, progress);
     switch (verdict) {
       case Verdict::kDone:
@@ -268,26 +279,31 @@ Verdict LocalPath::atomic(const SendRequest& request, SendProgress& progress) {
                                .first = request.compare_add,
                                .second = request.swap};
   uint64_t before = 0;
-  Verdict verdict = Verdict::kAsk;
-  if (!progress.asked) {
-    if (writes)
-      if (auto ours = load_value(request, wanted.first); ours != Verdict::kDone) return ours;
-    verdict = responder_->atomic(wanted, before);
-    if (verdict == Verdict::kAsk) {
-      cookie_ = exchange_->ask(*connection_.peer, connection_.own, connection_.target,
-                               responder_->target_incarnation(), wanted);
-      progress.asked = cookie_ != 0;
-      if (cookie_ == 0) return Verdict::kNoRoom;
-    }
-  }
-  if (progress.asked) {
-    verdict = exchange_->answer(cookie_, before);
-    if (verdict == Verdict::kAsk) return verdict;  // not yet
-    cookie_ = 0;
-  }
+  if (writes && (!progress.asked || xrc_))
+    if (auto ours = load_value(request, wanted.first); ours != Verdict::kDone) return ours;
+  const Verdict verdict = run_at_owner(wanted, progress, before);
   if (verdict != Verdict::kDone) return verdict;
   progress.done = request.length;
   return writes ? Verdict::kDone : store_result(request, before);
+}
+
+Verdict LocalPath::run_at_owner(const engine::AtomicRequest& wanted, SendProgress& progress,
+                                uint64_t& before) {
+  if (xrc_) {
+    const Verdict verdict = xrc_->atomic(wanted, before);
+    progress.asked = verdict == Verdict::kAsk;
+    return verdict;
+  }
+  if (!progress.asked) {
+    if (auto verdict = plain_->atomic(wanted, before); verdict != Verdict::kAsk) return verdict;
+    cookie_ = exchange_->ask(*connection_.peer, connection_.own, connection_.target,
+                             plain_->target_incarnation(), wanted);
+    progress.asked = cookie_ != 0;
+    if (cookie_ == 0) return Verdict::kNoRoom;
+  }
+  const Verdict verdict = exchange_->answer(cookie_, before);
+  if (verdict != Verdict::kAsk) cookie_ = 0;
+  return verdict;
 }
 
 Verdict LocalPath::load_value(const SendRequest& request, uint64_t& value) {

@@ -8,6 +8,7 @@
 #include "verbs/request_memory.hpp"
 #include "verbs/responder.hpp"
 #include "verbs/send_path.hpp"
+#include "verbs/xrc_responder.hpp"
 
 namespace verbena::local {
 
@@ -22,7 +23,7 @@ class LocalPath final : public verbs::SendPath {
     uint32_t incarnation = 0;
     uint64_t own_gid[2] = {};
     uint32_t domain = 0;            // of our queue pair: guards our own memory
-    ibv_qp_type type = IBV_QPT_RC;  // or UC
+    ibv_qp_type type = IBV_QPT_RC;  // or UC, XRC_SEND
   };
   LocalPath(verbs::Process& process, std::shared_ptr<Exchange> exchange, Connection connection);
   ~LocalPath() override;
@@ -66,7 +67,14 @@ class LocalPath final : public verbs::SendPath {
   verbs::Process& process_;
   std::shared_ptr<Exchange> exchange_;
   Connection connection_;
-  std::unique_ptr<verbs::Responder> responder_;
+  [[nodiscard]] engine::Verdict run(const verbs::SendRequest& request, verbs::SendProgress& progress,
+                                    uint64_t budget);
+  [[nodiscard]] engine::Verdict run_at_owner(const engine::AtomicRequest& wanted,
+                                             verbs::SendProgress& progress, uint64_t& before);
+
+  std::unique_ptr<verbs::Responder> plain_;
+  std::unique_ptr<verbs::XrcResponder> xrc_;  // instead, where each request names a shared queue
+  engine::ResponderActions* responder_ = nullptr;
   verbs::PathMigration migration_;
   uint32_t cookie_ = 0;         // of the atomic operation that its owner was asked to run
   base::Instant full_since_{};  // UC: when the peer's ring had no room and hasn't had since

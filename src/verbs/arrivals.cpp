@@ -25,7 +25,7 @@ bool QueuePair::find_receive(const arena::Record& record, base::Slot from, Recei
   if (config_.srq)
     return (record.flags & arena::kNamesReceive) != 0 &&
            config_.srq->find_claimed(record.receive, from, number_, front);
-  if (receive_->empty()) return false;
+  if (!receive_ || receive_->empty()) return false;
   front = receive_->front();
   return true;
 }
@@ -79,7 +79,9 @@ bool QueuePair::on_record(const arena::RingConsumer::Taken& taken, base::Slot fr
     return false;
   }
   if (has_bytes)
-    if (const auto status = scatter(datagram ? taken.bytes.subspan(sizeof(uint32_t)) : taken.bytes, front);
+    if (const auto status = place_message(
+            process_.arena(), (config_.srq ? config_.srq->config().domain : config_.domain)->handle(),
+            datagram ? taken.bytes.subspan(sizeof(uint32_t)) : taken.bytes, front);
         status != IBV_WC_SUCCESS)
       return fail_receive(front, completion, status,
                           status == IBV_WC_LOC_LEN_ERR ? Verdict::kTooLong : Verdict::kBadReceive, failed);
@@ -110,29 +112,6 @@ void QueuePair::describe_datagram(const arena::RingConsumer::Taken& taken, ibv_w
   // Under RoCE v2 adapters tell here what kind of IP header lies in the 40 bytes, and UCX relies on it.
   const bool ipv6 = static_cast<uint8_t>(taken.bytes[sizeof completion.src_qp]) >> 4 == 6;
   completion.sl = ipv6 ? kIpv6Header : kIpv4Header;
-}
-
-ibv_wc_status QueuePair::scatter(std::span<const std::byte> bytes, const ReceiveFront& front) {
-  uint64_t rest = bytes.size();
-  if (rest > front.entry->capacity.get()) return IBV_WC_LOC_LEN_ERR;
-  if (rest == 0) return IBV_WC_SUCCESS;
-  std::array<iovec, kMaxSge> pieces{};
-  unsigned used = 0;
-  const unsigned count = front.entry->count.get();
-  for (unsigned i = 0; i < count && rest > 0; ++i) {
-    const auto& piece = front.pieces()[i];
-    const uint64_t length = std::min<uint64_t>(rest, piece.length.get());
-    Region region;
-    // Looked up when the bytes land, not when the receive was posted: a region given back since is refused.
-    const auto& domain = config_.srq ? config_.srq->config().domain : config_.domain;
-    const KeyUse use{piece.lkey.get(), piece.address.get(), length, domain->handle(), IBV_ACCESS_LOCAL_WRITE};
-    if (check_key(process_.arena(), use, region) != Verdict::kDone) return IBV_WC_LOC_PROT_ERR;
-    pieces[used++] = {reinterpret_cast<void*>(region.address), length};
-    rest -= length;
-  }
-  if (!scatter_own({pieces.data(), used}, bytes.data(), bytes.size(), engine::Tail::kLast))
-    return IBV_WC_LOC_PROT_ERR;
-  return IBV_WC_SUCCESS;
 }
 
 bool QueuePair::fail_receive(const ReceiveFront& front, ibv_wc& completion, ibv_wc_status status, Verdict why,

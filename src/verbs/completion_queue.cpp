@@ -143,6 +143,13 @@ bool CompletionQueue::take_record(Source& source, ibv_wc& completion, Failures& 
   const auto taken = source.consumer.take();
   bool completed = false;
   bool failed = false;
+  if ((taken.record.flags & arena::kForShared) != 0) {  // XRC: the queue pair is the keeper's
+    if (auto* shared = process_.find_srq(taken.record.incarnation);
+        shared != nullptr && shared->config().cq.get() == this)
+      completed = shared->on_record(taken, source.ring.slot, completion);
+    source.consumer.release();
+    return completed;
+  }
   // The number is a peer's word: it counts only if that queue pair is ours, completes here and is connected
   // to that very peer.
   if (auto queue_pair = process_.find_qp(taken.record.qp);

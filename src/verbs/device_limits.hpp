@@ -67,11 +67,11 @@ inline constexpr uint16_t kDefaultPkey = 0xffff;
 inline constexpr uint8_t kLocalCaAckDelay = 15;
 
 // What we do beyond the basics: RNR NAKs, port events, path migration, memory windows of type 1 and 2B, SEND
-// with invalidate and LOCAL_INV, shared receive queues that grow.
+// with invalidate and LOCAL_INV, shared receive queues that grow, XRC.
 inline constexpr unsigned kDeviceCapFlags =
     IBV_DEVICE_AUTO_PATH_MIG | IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
     IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
-    IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_SRQ_RESIZE;
+    IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC;
 // ATOMIC WRITE. Newer headers call it IBV_DEVICE_ATOMIC_WRITE; ours has no name for it.
 inline constexpr uint64_t kDeviceCapFlagsEx = kDeviceCapFlags | uint64_t{1} << 40;
 

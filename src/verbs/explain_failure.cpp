@@ -120,13 +120,16 @@ std::string refusal(const SendRequest& request, Verdict why) {
           "rkey 0x{:x} is a type 2 memory window that the peer bound through another queue pair: use it on "
           "the connection of that one",
           request.opcode == IBV_WR_SEND_WITH_INV ? request.imm : request.rkey);
+    case Verdict::kNoSharedQueue:
+      return fmt::format(
+          "0x{:06x} is no shared receive queue of the XRC domain that the peer's queue pair is in, or its "
+          "owner "
+          "has ended: set qp_type.xrc.remote_srqn to what ibv_get_srq_num tells there",
+          request.srq);
     case Verdict::kNotWindow:
       return fmt::format(
           "rkey 0x{:x} can't be invalidated: it isn't a type 2 memory window of the peer's that is bound",
           request.imm);
-    case Verdict::kNoSharedQueue:
-      return "the peer has no such shared receive queue in the XRC domain of its queue pair: check the "
-             "number";
     default:
       return "the peer could not complete it";
   }
@@ -248,8 +251,8 @@ void explain_refused_send(QueuePair& queue_pair, const ibv_send_wr& request, int
     cause = "the queue pair isn't connected yet: take it to RTS first";
   else if (error == EOPNOTSUPP)
     cause = fmt::format("opcode {} isn't there yet", static_cast<int>(request.opcode));
-  else if (queue_pair.type() != IBV_QPT_RC && request.opcode != IBV_WR_SEND &&
-           request.opcode != IBV_WR_SEND_WITH_IMM)
+  else if (queue_pair.type() != IBV_QPT_RC && queue_pair.type() != IBV_QPT_XRC_SEND &&
+           request.opcode != IBV_WR_SEND && request.opcode != IBV_WR_SEND_WITH_IMM)
     cause = fmt::format(
         "{} queue pairs have no such operation: UC has SEND and RDMA WRITE, UD has SEND, RC has all",
         type_name(queue_pair.type()));

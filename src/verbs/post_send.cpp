@@ -10,6 +10,7 @@ namespace {
 
 // IBA table 49: which operation goes with which service. EINVAL: none; EOPNOTSUPP: we don't have it yet.
 int check_opcode(ibv_wr_opcode opcode, ibv_qp_type type) {
+  if (type == IBV_QPT_XRC_RECV) return EINVAL;
   switch (opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
@@ -22,7 +23,7 @@ int check_opcode(ibv_wr_opcode opcode, ibv_qp_type type) {
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
     case IBV_WR_ATOMIC_WRITE:
     case IBV_WR_SEND_WITH_INV:  // UC has no opcode for it on the wire
-      return type == IBV_QPT_RC ? 0 : EINVAL;
+      return type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND ? 0 : EINVAL;
     case IBV_WR_BIND_MW:
     case IBV_WR_LOCAL_INV:
       return type == IBV_QPT_UD ? EINVAL : 0;
@@ -44,6 +45,10 @@ int SendQueue::prepare(const ibv_send_wr& from, SendRequest& request, ibv_mw_typ
              .pieces = from.sg_list,
              .piece_count = static_cast<unsigned>(from.num_sge)};
   for (int i = 0; i < from.num_sge; ++i) request.length += from.sg_list[i].length;
+  if (owner_->type() == IBV_QPT_XRC_SEND) {
+    if (from.qp_type.xrc.remote_srqn > 0xffffff) return EINVAL;
+    request.srq = from.qp_type.xrc.remote_srqn;
+  }
   if (!datagrams_.empty()) {
     if (const int refused = prepare_datagram(from, request); refused != 0) return refused;
   } else if (is_atomic(from.opcode)) {

@@ -35,7 +35,8 @@ Process::Process(arena::ProcessArena arena, base::Slot slot)
       qp_used_(arena::kQpEntries),
       cq_used_(arena::kCqBells),
       next_qp_(static_cast<uint16_t>(base::random_u64())),
-      srq_used_(arena::kSrqEntries) {
+      srq_used_(arena::kSrqEntries),
+      srqs_(arena::kSrqEntries) {
   regions_.set_settle([this] {
     for (const auto& queue : queues()) queue->merge();
   });
@@ -86,6 +87,12 @@ std::vector<std::shared_ptr<SharedReceiveQueue>> Process::shared_queues() {
   for (const auto& known : shared_queues_)
     if (auto queue = known.lock()) found.push_back(std::move(queue));
   return found;
+}
+
+std::shared_ptr<SharedReceiveQueue> Process::hold_srq(uint32_t number) {
+  for (auto& queue : shared_queues())
+    if (queue->number() == number) return queue;
+  return nullptr;
 }
 
 uint64_t Process::take_claims(uint64_t size) {

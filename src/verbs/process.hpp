@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <bitset>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,6 +31,8 @@ class Postman {
   [[nodiscard]] virtual bool has_letters() const = 0;
   // True: something was done.
   virtual bool read_letters() = 0;
+  // XRC: that shared queue of ours has receives for which processes in these slots may wait.
+  virtual void tell_posted(uint32_t /*srq*/, const std::bitset<256>& /*slots*/) {}
 };
 
 // What comes and goes by the network; wire/ does it.
@@ -81,6 +84,16 @@ class Process {
   void release_srq(uint16_t index);
   void add(const std::shared_ptr<SharedReceiveQueue>& queue);
   [[nodiscard]] std::vector<std::shared_ptr<SharedReceiveQueue>> shared_queues();
+  // Null: not there, or no XRC queue. Valid as long as the lock of the queue it completes into is held.
+  [[nodiscard]] SharedReceiveQueue* find_srq(uint32_t index) const {
+    return index < srqs_.size() ? srqs_[index].load(std::memory_order_acquire) : nullptr;
+  }
+  void publish_srq(uint16_t index, SharedReceiveQueue* queue) { srqs_[index].store(queue); }
+  // The same for those who hold no such lock: any kind of it, by number.
+  [[nodiscard]] std::shared_ptr<SharedReceiveQueue> hold_srq(uint32_t number);
+  void tell_posted(uint32_t srq, const std::bitset<256>& slots) {
+    if (postman_) postman_->tell_posted(srq, slots);
+  }
   // Room in the rings for claim words, used for nothing else ever after; 0: none.
   [[nodiscard]] uint64_t take_claims(uint64_t size);
   void keep_claims(uint64_t offset, uint64_t size);
@@ -134,6 +147,7 @@ class Process {
   uint16_t next_qp_;
   uint16_t next_cq_ = 0;
   std::vector<bool> srq_used_;
+  std::vector<std::atomic<SharedReceiveQueue*>> srqs_;  // XRC ones
   uint16_t next_srq_ = 0;
   std::vector<std::weak_ptr<SharedReceiveQueue>> shared_queues_;
   std::multimap<uint64_t, uint64_t> spare_claims_;  // size to offset

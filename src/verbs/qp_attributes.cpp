@@ -104,7 +104,7 @@ class ModifyCall {
   [[nodiscard]] base::Result<void> refuse_transition() const {
     const std::string next = states_after(type_, from());
     if (next.empty())
-      return refuse(fmt::format("ibv_modify_qp knows RC, UC and UD, not type {}", number_in(type_)));
+      return refuse(fmt::format("ibv_modify_qp knows RC, UC, UD and XRC, not type {}", number_in(type_)));
     if (from() != to_ && to_ == IBV_QPS_SQE)
       return refuse(
           fmt::format("only the device enters SQE, when a send failed; set qp_state to one of {}", next));

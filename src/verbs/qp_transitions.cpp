@@ -68,6 +68,43 @@ constexpr Transition kUd[] = {
     {IBV_QPS_SQE, IBV_QPS_RTS, {.optional = IBV_QP_CUR_STATE | IBV_QP_QKEY}},
 };
 
+// XRC (IBA annex A14): the initiator has no receiving side, the target no sending one.
+constexpr Transition kXrcSend[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, {.required = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS}},
+    {IBV_QPS_INIT, IBV_QPS_INIT, {.optional = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS}},
+    {IBV_QPS_INIT,
+     IBV_QPS_RTR,
+     {.required = kUcAddress, .optional = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX}},
+    {IBV_QPS_RTR,
+     IBV_QPS_RTS,
+     {.required = kRcRequester | IBV_QP_SQ_PSN, .optional = IBV_QP_CUR_STATE | kConnection}},
+    {IBV_QPS_RTS, IBV_QPS_RTS, {.optional = IBV_QP_CUR_STATE | kConnection}},
+    {IBV_QPS_RTS, IBV_QPS_SQD, {.optional = IBV_QP_EN_SQD_ASYNC_NOTIFY}},
+    {IBV_QPS_SQD,
+     IBV_QPS_SQD,
+     {.optional = IBV_QP_PORT | IBV_QP_AV | IBV_QP_PKEY_INDEX | kRcRequester | kConnection}},
+    {IBV_QPS_SQD, IBV_QPS_RTS, {.optional = IBV_QP_CUR_STATE | kConnection}},
+};
+
+constexpr Transition kXrcRecv[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, {.required = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS}},
+    {IBV_QPS_INIT, IBV_QPS_INIT, {.optional = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS}},
+    {IBV_QPS_INIT,
+     IBV_QPS_RTR,
+     {.required = kUcAddress | kRcResponder,
+      .optional = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX}},
+    {IBV_QPS_RTR,
+     IBV_QPS_RTS,
+     {.required = IBV_QP_TIMEOUT | IBV_QP_SQ_PSN,
+      .optional = IBV_QP_CUR_STATE | kConnection | IBV_QP_MIN_RNR_TIMER}},
+    {IBV_QPS_RTS, IBV_QPS_RTS, {.optional = IBV_QP_CUR_STATE | kConnection | IBV_QP_MIN_RNR_TIMER}},
+    {IBV_QPS_RTS, IBV_QPS_SQD, {.optional = IBV_QP_EN_SQD_ASYNC_NOTIFY}},
+    {IBV_QPS_SQD,
+     IBV_QPS_SQD,
+     {.optional = IBV_QP_PORT | IBV_QP_AV | IBV_QP_PKEY_INDEX | IBV_QP_TIMEOUT | kRcResponder | kConnection}},
+    {IBV_QPS_SQD, IBV_QPS_RTS, {.optional = IBV_QP_CUR_STATE | kConnection | IBV_QP_MIN_RNR_TIMER}},
+};
+
 constexpr AttributeName kAttributeNames[] = {
     {IBV_QP_STATE, "IBV_QP_STATE", "qp_state"},
     {IBV_QP_CUR_STATE, "IBV_QP_CUR_STATE", "cur_qp_state"},
@@ -101,6 +138,10 @@ std::span<const Transition> table_of(ibv_qp_type type) {
       return kUc;
     case IBV_QPT_UD:
       return kUd;
+    case IBV_QPT_XRC_SEND:
+      return kXrcSend;
+    case IBV_QPT_XRC_RECV:
+      return kXrcRecv;
     default:
       return {};
   }

@@ -39,13 +39,14 @@ QueuePair::QueuePair(Process& process, Config config, base::Qpn number)
       entry_(process.arena().qp(static_cast<uint16_t>(number.value))) {}
 
 base::Result<std::shared_ptr<QueuePair>> QueuePair::create(Process& process, Config config) {
-  if (auto ok = check_caps(config.caps, config.srq != nullptr); !ok) return std::unexpected(ok.error());
+  if (auto ok = check_caps(config.caps, config.srq != nullptr || is_xrc(config.type)); !ok)
+    return std::unexpected(ok.error());
   const auto index = process.claim_qp();
   if (!index) return std::unexpected(index.error());
   std::shared_ptr<QueuePair> made(
       new QueuePair(process, std::move(config), base::Qpn::make(process.slot(), *index)));
   const ibv_qp_cap& asked = made->config_.caps;
-  if (!made->config_.srq) {
+  if (!made->config_.srq && !is_xrc(made->config_.type)) {
     auto receive = ReceiveQueue::create(process.arena(), process.tables_heap(), made->entry_,
                                         asked.max_recv_wr, std::max(asked.max_recv_sge, 1u));
     if (!receive) return std::unexpected(receive.error());
@@ -69,7 +70,8 @@ base::Result<std::shared_ptr<QueuePair>> QueuePair::create(Process& process, Con
   ++made->config_.send_cq->users;
   made->config_.send_cq->slack += made->send_slack();
   ++made->config_.recv_cq->users;
-  made->entry_.domain.set(made->config_.domain->handle());
+  made->entry_.domain.set(made->config_.type == IBV_QPT_XRC_RECV ? made->config_.xrcd
+                                                                 : made->config_.domain->handle());
   made->entry_.cq.set(made->config_.recv_cq->index());
   made->entry_.srq_plus_one.set(made->config_.srq ? made->config_.srq->index() + 1u : 0);
   if (made->config_.srq) made->config_.srq->join(made->number_);
@@ -255,7 +257,7 @@ void QueuePair::enter_error() {
 // IBA 10.3.1.6: without a connection to keep in step a failed send costs the send queue only, until the
 // program takes it back to RTS.
 void QueuePair::enter_send_error() {
-  if (config_.type == IBV_QPT_RC) return enter_error();
+  if (config_.type == IBV_QPT_RC || is_xrc(config_.type)) return enter_error();
   enter_state(attributes_, IBV_QPS_SQE);
   publish(IBV_QPS_SQE);
   send_->set_state(SendState::kFlushes);
@@ -360,7 +362,9 @@ void QueuePair::destroy() {
 }
 
 void QueuePair::raise(ibv_event_type type) {
-  if (config_.events != nullptr) config_.events->push({type, reinterpret_cast<uint64_t>(config_.element)});
+  const uint64_t element =
+      config_.element != nullptr ? reinterpret_cast<uint64_t>(config_.element) : number_.value;
+  if (config_.events != nullptr) config_.events->push({type, element});
 }
 
 void QueuePair::on_drained() {

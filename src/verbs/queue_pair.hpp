@@ -53,19 +53,25 @@ class PathMaker {
   }
 };
 
+// A queue pair of these has no receives of its own: what arrives goes to shared receive queues.
+[[nodiscard]] inline bool is_xrc(ibv_qp_type type) {
+  return type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
+}
+
 class QueuePair : public std::enable_shared_from_this<QueuePair> {
  public:
   struct Config {
     std::shared_ptr<ProtectionDomain> domain;
     std::shared_ptr<CompletionQueue> send_cq;
     std::shared_ptr<CompletionQueue> recv_cq;
-    ibv_qp_type type = IBV_QPT_RC;  // or UC, UD
+    ibv_qp_type type = IBV_QPT_RC;  // or UC, UD, XRC_SEND; in the keeper XRC_RECV
     ibv_qp_cap caps{};              // as asked for
     bool signal_all = false;
     std::shared_ptr<PathMaker> paths;
     EventQueue* events = nullptr;
-    void* element = nullptr;                            // what events name: the program's ibv_qp
+    void* element = nullptr;  // what events name: the program's ibv_qp; null: the number
     std::shared_ptr<SharedReceiveQueue> srq = nullptr;  // null: it has receives of its own
+    uint32_t xrcd = 0;                                  // XRC_RECV: its domain
     QueueAllocator* allocator = nullptr;                // the program's; outlives the queue pair
   };
   // EINVAL: caps that the device doesn't have; ENOMEM.
@@ -148,7 +154,6 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   [[nodiscard]] bool find_receive(const arena::Record& record, base::Slot from, ReceiveFront& front);
   void pop_receive(const ReceiveFront& front);
   bool note_failure(engine::Verdict why, bool completed);
-  [[nodiscard]] ibv_wc_status scatter(std::span<const std::byte> bytes, const ReceiveFront& front);
   [[nodiscard]] bool may_fail() const { return state() != IBV_QPS_ERR && state() != IBV_QPS_RESET; }
 
   Process& process_;
@@ -157,7 +162,7 @@ class QueuePair : public std::enable_shared_from_this<QueuePair> {
   ibv_qp_cap caps_{};
   arena::QpEntry& entry_;
   std::shared_ptr<SendQueue> send_;
-  std::unique_ptr<ReceiveQueue> receive_;  // null: they are shared
+  std::unique_ptr<ReceiveQueue> receive_;  // null: they are shared, or it is XRC's
 
   std::mutex modify_mutex_;  // transitions, and all below
   QpAttributes attributes_;

@@ -1,11 +1,38 @@
 #include "verbs/receive_queue.hpp"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 
+#include "verbs/device_limits.hpp"
 #include "verbs/key_check.hpp"
+#include "verbs/scatter.hpp"
 
 namespace verbena::verbs {
+
+ibv_wc_status place_message(const arena::ProcessArena& arena, uint32_t domain,
+                            std::span<const std::byte> bytes, const ReceiveFront& front) {
+  uint64_t rest = bytes.size();
+  if (rest > front.entry->capacity.get()) return IBV_WC_LOC_LEN_ERR;
+  if (rest == 0) return IBV_WC_SUCCESS;
+  std::array<iovec, kMaxSge> pieces{};
+  unsigned used = 0;
+  const unsigned count = front.entry->count.get();
+  for (unsigned i = 0; i < count && rest > 0; ++i) {
+    const auto& piece = front.pieces()[i];
+    const uint64_t length = std::min<uint64_t>(rest, piece.length.get());
+    Region region;
+    // Looked up when the bytes land, not when the receive was posted: a region given back since is refused.
+    const KeyUse use{piece.lkey.get(), piece.address.get(), length, domain, IBV_ACCESS_LOCAL_WRITE};
+    if (check_key(arena, use, region) != engine::Verdict::kDone) return IBV_WC_LOC_PROT_ERR;
+    pieces[used++] = {reinterpret_cast<void*>(region.address), length};
+    rest -= length;
+  }
+  if (!scatter_own({pieces.data(), used}, bytes.data(), bytes.size(), engine::Tail::kLast))
+    return IBV_WC_LOC_PROT_ERR;
+  return IBV_WC_SUCCESS;
+}
 
 ReceiveQueue::ReceiveQueue(const arena::ProcessArena& arena, arena::Heap& heap, arena::QpEntry& entry,
                            uint32_t capacity, uint32_t max_sge)

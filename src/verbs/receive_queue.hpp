@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "arena/heap.hpp"
@@ -33,6 +34,11 @@ struct ReceiveFront {
     return reinterpret_cast<const arena::ReceivePiece*>(entry + 1);
   }
 };
+
+// A short message's bytes into the receive's buffers. LOC_LEN_ERR: too many; LOC_PROT_ERR: the memory isn't
+// in order.
+[[nodiscard]] ibv_wc_status place_message(const arena::ProcessArena& arena, uint32_t domain,
+                                          std::span<const std::byte> bytes, const ReceiveFront& front);
 
 // Posting and taking may go on at the same time: post() under the queue's own lock, front() and pop() under
 // the lock of the completion queue that it completes into.

@@ -36,16 +36,29 @@ uint8_t flags_of(const Arrival& arrival) {
 }  // namespace
 
 Responder::Responder(std::shared_ptr<QueueOwner> owner, base::Qpn target, const RequesterIdentity& requester)
-    : owner_(std::move(owner)),
+    : keeper_(owner),
+      owner_(std::move(owner)),
       target_(target),
       requester_(requester),
       entry_(owner_->arena().qp(static_cast<uint16_t>(target.value))) {}
+
+Responder::Responder(std::shared_ptr<QueueOwner> keeper, base::Qpn target, const RequesterIdentity& requester,
+                     SharedTarget shared)
+    : keeper_(std::move(keeper)),
+      owner_(std::move(shared.owner)),
+      target_(target),
+      requester_(requester),
+      entry_(keeper_->arena().qp(static_cast<uint16_t>(target.value))),
+      lane_(&owner_->arena().srq(static_cast<uint16_t>(shared.number))),
+      lane_index_(static_cast<uint16_t>(shared.number)),
+      lane_life_(shared.life),
+      port_(std::move(shared.port)) {}
 
 Verdict Responder::look_again() {
   seen_word_ = kUnseen;
   // Its owner may just be changing it, which takes no time unless that one was stopped in the middle.
   for (int tries = 0; tries < 1000; ++tries) {
-    if (owner_->gone()) return Verdict::kSilence;
+    if (keeper_->gone()) return Verdict::kSilence;
     const uint64_t word = entry_.word.acquire();
     if (arena::QpWord::unpack(word).state != arena::QpWord::kChanging)
       if (const auto looked = look_at(word)) return *looked;
@@ -83,7 +96,9 @@ std::optional<Verdict> Responder::look_at(uint64_t word) {
   const uint64_t queue_size = (uint64_t{mask} + 1) * stride;
   if (cq >= arena::kCqBells || srq > arena::kSrqEntries) return Verdict::kCorrupt;
   arena::SharedReceives shared;
-  if (srq != 0) {
+  if (requester_.type == IBV_QPT_XRC_SEND) {
+    // It has no receives.
+  } else if (srq != 0) {
     shared = arena::SharedReceives(owner_->arena(), static_cast<uint16_t>(srq - 1));
     if (!shared.sane()) return Verdict::kCorrupt;
   } else if ((mask & (mask + 1)) != 0 || stride < sizeof(arena::ReceiveEntry) || stride % 16 != 0 ||
@@ -105,14 +120,32 @@ std::optional<Verdict> Responder::look_at(uint64_t word) {
   receives_stride_ = srq != 0 ? shared.stride() : stride;
   receives_domain_ = srq != 0 ? shared.domain() : domain;
   shared_ = shared;
+  if (lane_ != nullptr)
+    if (const auto looked = look_at_lane(domain); looked != Verdict::kDone) return looked;
   has_channel_ = owner_->arena().cq(cq_).channel.get() >= 0;
   seen_word_ = word;
   return Verdict::kDone;
 }
 
+// XRC: keys, receives and completions are the shared queue's, rights and connection the queue pair's.
+Verdict Responder::look_at_lane(uint32_t domain) {
+  shared_ = arena::SharedReceives(owner_->arena(), lane_index_);
+  const uint32_t cq = lane_->cq.get();
+  const bool sane = shared_.sane();
+  const uint32_t lane_domain = lane_->xrcd.get();
+  receives_stride_ = shared_.stride();
+  receives_domain_ = domain_ = shared_.domain();
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (!lane_holds() || lane_domain == 0 || lane_domain != domain) return Verdict::kNoSharedQueue;
+  if (!sane || cq >= arena::kCqBells) return Verdict::kCorrupt;
+  cq_ = static_cast<uint16_t>(cq);
+  return Verdict::kDone;
+}
+
 // Identity (DESIGN 2.3): it must be connected to us, and expect the number we begin with.
 bool Responder::is_connected_to_us(uint32_t type) const {
-  if (type != static_cast<uint32_t>(requester_.type)) return false;
+  const auto wanted = requester_.type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV : requester_.type;
+  if (type != static_cast<uint32_t>(wanted)) return false;
   if (requester_.type == IBV_QPT_UD) return true;
   // An unreliable connection takes the first packet of a message with any number (IBA 9.8.2.2.1).
   return entry_.peer_qpn.get() == requester_.qpn.value && entry_.peer_gid[0].get() == requester_.gid[0] &&
@@ -124,7 +157,7 @@ bool Responder::is_connected_to_us(uint32_t type) const {
 // queue pair then finds itself a stranger, as its PSNs would make it on a wire.
 bool Responder::bind() {
   const uint64_t name = uint64_t{requester_.qpn.value} << 32 | requester_.incarnation;
-  auto& word = owner_->arena().binding(static_cast<uint16_t>(target_.value)).bound.atomic();
+  auto& word = keeper_->arena().binding(static_cast<uint16_t>(target_.value)).bound.atomic();
   uint64_t expected = 0;
   bound_ = word.compare_exchange_strong(expected, name) || expected == name;
   return bound_;
@@ -144,7 +177,8 @@ uint32_t Responder::credits() {
 }
 
 bool Responder::wait_for_receive() {
-  owner_->arena().binding(static_cast<uint16_t>(target_.value)).waiting.atomic().store(1);
+  if (lane_ == nullptr)
+    owner_->arena().binding(static_cast<uint16_t>(target_.value)).waiting.atomic().store(1);
   if (shared_)
     if (arena::SrqClaims* claims = shared_.claims(); claims != nullptr) claims->waiting.atomic().store(1);
   return !receive_waits();
@@ -271,6 +305,10 @@ Verdict Responder::send_record(arena::Record record, std::span<const iovec> from
     record.flags |= arena::kNamesReceive;
     record.receive = claim_->entry;
   }
+  if (lane_ != nullptr) {
+    record.flags |= arena::kForShared;
+    record.incarnation = lane_index_;
+  }
   Verdict verdict = put(record, from, length);
   if (verdict == Verdict::kNoRoom && owner_->empty_rings(cq_)) verdict = put(record, from, length);
   if (verdict != Verdict::kDone) return verdict == Verdict::kNoRoom ? call_for_merge() : verdict;
@@ -331,6 +369,17 @@ Verdict Responder::fail(Verdict why, bool consumes_receive) {
   if (has_channel_) ring_bell(true);
   (void)call_for_merge();  // its program may not poll at all
   return sent;
+}
+
+Verdict Responder::fail_receive(Verdict why, bool consumes_receive) {
+  if (reach() != Verdict::kDone) return Verdict::kDone;
+  if (consumes_receive) (void)claim_receive();
+  if (!claim_) return Verdict::kDone;
+  const arena::Record record{.kind = arena::RecordKind::kFail,
+                             .flags = arena::kSolicited,
+                             .qp = target_.value,
+                             .length = static_cast<uint32_t>(why)};
+  return send_record(record, {}, 0);
 }
 
 // A program that doesn't poll has a helper thread that takes what is in its rings.

@@ -26,20 +26,39 @@ struct RequesterIdentity {
   bool by_network = false;        // its side of each copy is a packet of ours, which is surely there
 };
 
+// XRC: the shared receive queue that a request names. Its owner, the queue pair's and the process that
+// carries the request out can all differ.
+struct SharedTarget {
+  std::shared_ptr<QueueOwner> owner;
+  uint32_t number = 0;
+  uint32_t life = 0;                   // of the queue that is meant
+  std::shared_ptr<DeliveryPort> port;  // of ours, into its completion queue
+};
+
 // One connection's view of the queue pair at its other end. Used by one thread at a time, in request order.
 class Responder final : public engine::ResponderActions {
  public:
   Responder(std::shared_ptr<QueueOwner> owner, base::Qpn target, const RequesterIdentity& requester);
+  // A lane of an XRC target queue pair, which lies in `keeper`: what comes goes to that shared queue.
+  Responder(std::shared_ptr<QueueOwner> keeper, base::Qpn target, const RequesterIdentity& requester,
+            SharedTarget shared);
   ~Responder() override { give_back(); }
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
 
   // Each action begins with this: is the target still the one we are connected to, and able to answer?
   [[nodiscard]] engine::Verdict reach() {
-    if (entry_.word.acquire() == seen_word_ && !owner_->gone()) [[likely]]
+    if (entry_.word.acquire() == seen_word_ && !keeper_->gone() && lane_holds()) [[likely]]
       return engine::Verdict::kDone;
     return look_again();
   }
+  // Of a lane: is the shared queue still the one that was meant?
+  [[nodiscard]] bool lane_holds() const {
+    return lane_ == nullptr || (lane_->life.acquire() == lane_life_ && !owner_->gone());
+  }
+  // Of a lane: the message at hand ends in an error over there, if it has a receive. The queue pair's own
+  // failure is told elsewhere. kNoRoom: call again.
+  [[nodiscard]] engine::Verdict fail_receive(engine::Verdict why, bool consumes_receive);
   // How long a requester waits when no receive is posted.
   [[nodiscard]] uint8_t rnr_timer_code() const { return rnr_timer_; }
   [[nodiscard]] bool receive_waits();
@@ -71,6 +90,7 @@ class Responder final : public engine::ResponderActions {
  private:
   [[nodiscard]] engine::Verdict look_again();
   [[nodiscard]] std::optional<engine::Verdict> look_at(uint64_t word);
+  [[nodiscard]] engine::Verdict look_at_lane(uint32_t domain);
   [[nodiscard]] bool is_connected_to_us(uint32_t type) const;
   [[nodiscard]] bool bind();
   [[nodiscard]] engine::Verdict take_credit(uint64_t length);
@@ -105,10 +125,14 @@ class Responder final : public engine::ResponderActions {
   void ring_bell(bool solicited);
   [[nodiscard]] const arena::ReceiveEntry* receive_entry(uint32_t number) const;
 
-  std::shared_ptr<QueueOwner> owner_;
+  std::shared_ptr<QueueOwner> keeper_;  // in whose process the queue pair is
+  std::shared_ptr<QueueOwner> owner_;   // of the receives and the memory: the same, but for a lane
   base::Qpn target_;
   RequesterIdentity requester_;
   arena::QpEntry& entry_;
+  const arena::SrqEntry* lane_ = nullptr;  // XRC: the shared queue, in its owner's tables
+  uint16_t lane_index_ = 0;
+  uint32_t lane_life_ = 0;
 
   // What the entry said when it last changed.
   static constexpr uint64_t kUnseen = UINT64_MAX;  // no word of an entry: it would be "changing"

@@ -239,7 +239,8 @@ Verdict Responder::atomic(const engine::AtomicRequest& request, uint64_t& before
   if (awaits_message(region.address, sizeof(uint64_t))) return call_for_merge();
   const auto here = owner_->atomic_target(request, region);
   // In the owner's own process there is nobody else to ask: the memory isn't there.
-  if (here == nullptr) return requester_.accessor == target_.slot() ? Verdict::kUnmapped : Verdict::kAsk;
+  if (here == nullptr)
+    return lane_ == nullptr && requester_.accessor == target_.slot() ? Verdict::kUnmapped : Verdict::kAsk;
   before = run_atomic(request, here.get());
   return Verdict::kDone;
 }

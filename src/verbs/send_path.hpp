@@ -30,6 +30,7 @@ struct SendRequest {
   unsigned piece_count = 0;
   const std::byte* inline_data = nullptr;  // instead of pieces
   const Datagram* datagram = nullptr;      // UD: to whom
+  uint32_t srq = 0;                        // XRC: number of the peer's shared receive queue
 };
 
 [[nodiscard]] inline bool is_atomic(ibv_wr_opcode opcode) {

@@ -71,11 +71,21 @@ base::Result<std::shared_ptr<SharedReceiveQueue>> SharedReceiveQueue::create(Pro
   made->claims_->waiting.set(0);
   made->claims_->returned.set(0);
   made->claims_->head.release(arena::SrqHead{begin, made->reserve_}.pack());
+  if (config.cq) {
+    ++config.cq->users;
+    entry.cq.set(config.cq->index());
+    entry.ring_at.set(0);
+    entry.xrcd.set(config.xrcd);
+  }
   process.add(made);
+  if (config.cq) process.publish_srq(*index, made.get());
+  // Peers that know an earlier queue of this number see by it that they know nothing.
+  entry.life.release(static_cast<uint32_t>(base::random_u64()) | 1);
   return made;
 }
 
 SharedReceiveQueue::~SharedReceiveQueue() {
+  close();
   // The rings' blocks stay for other shared queues: somebody may be late with a claim.
   for (unsigned block = 0; block < arena::kSrqBlocks; ++block) {
     const uint32_t first = entry_.first.get();
@@ -263,9 +273,9 @@ void SharedReceiveQueue::take_back_rest() {
   const bool any = take_back_if([&](const ClaimWord& word, uint16_t entry) {
     if (word.state == ClaimWord::State::kReturned) return true;
     const auto target = arena::QpWord::unpack(process_.arena().qp(word.qp).word.acquire());
-    const bool receives = target.state == IBV_QPS_RTR || target.state == IBV_QPS_RTS ||
-                          target.state == IBV_QPS_SQD || target.state == IBV_QPS_SQE ||
-                          target.state == arena::QpWord::kChanging;
+    const bool receives = config_.cq != nullptr || target.state == IBV_QPS_RTR ||
+                          target.state == IBV_QPS_RTS || target.state == IBV_QPS_SQD ||
+                          target.state == IBV_QPS_SQE || target.state == arena::QpWord::kChanging;
     if (receives) return false;
     if (!still_accessed(entry, {word.slot})) return true;
     held_back_.store(true);
@@ -338,10 +348,13 @@ size_t SharedReceiveQueue::users() {
 void SharedReceiveQueue::tell_waiting() {
   if (claims_->waiting.atomic().exchange(0) == 0) return;
   std::vector<base::Qpn> users;
+  std::bitset<256> senders;
   {
     const std::lock_guard lock(lock_);
     users = users_;
+    senders = senders_;
   }
+  if (config_.cq) return process_.tell_posted(number(), senders);
   for (const base::Qpn user : users)
     if (const auto queue_pair = process_.hold_qp(user.value)) queue_pair->tell_waiting();
 }

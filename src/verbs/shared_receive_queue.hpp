@@ -5,10 +5,12 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <bitset>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "arena/delivery_ring.hpp"
 #include "arena/shared_receives.hpp"
 #include "base/lock.hpp"
 #include "base/numbers.hpp"
@@ -19,6 +21,7 @@
 
 namespace verbena::verbs {
 
+class CompletionQueue;
 class Process;
 
 // Its lock is the innermost but for the event queue's: queue pairs take from it with a CQ's lock held.
@@ -30,6 +33,9 @@ class SharedReceiveQueue {
     uint32_t max_sge = 1;
     EventQueue* events = nullptr;
     void* element = nullptr;  // what events name: the program's ibv_srq
+    // XRC: where its receives complete, and the domain whose target queue pairs take them.
+    std::shared_ptr<CompletionQueue> cq = nullptr;
+    uint32_t xrcd = 0;
   };
   // EINVAL: sizes that the device doesn't have; ENOMEM.
   [[nodiscard]] static base::Result<std::shared_ptr<SharedReceiveQueue>> create(Process& process,
@@ -46,6 +52,15 @@ class SharedReceiveQueue {
   [[nodiscard]] uint32_t number() const { return base::Qpn::make(slot_, index_).value; }
   [[nodiscard]] uint16_t index() const { return index_; }
   [[nodiscard]] const Config& config() const { return config_; }
+  [[nodiscard]] uint32_t life() const { return entry_.life.get(); }
+  // XRC: nothing comes any more. Before it is destroyed.
+  void close();
+  // XRC: the ring through which the keeper delivers. ENOMEM: no room.
+  [[nodiscard]] base::Result<void> admit_keeper(base::Slot slot, uint32_t epoch);
+  // XRC: the process in that slot delivers here, and may wait for receives.
+  void add_sender(base::Slot slot);
+  // XRC: a peer's record, with the lock of its CQ held. True: `completion` was written.
+  bool on_record(const arena::RingConsumer::Taken& taken, base::Slot from, ibv_wc& completion);
 
   // Its queue pairs: it can't be destroyed before them.
   void join(base::Qpn queue_pair);
@@ -103,6 +118,7 @@ class SharedReceiveQueue {
   std::vector<Kept> kept_;    // by entry
   std::vector<uint16_t> free_;
   std::vector<base::Qpn> users_;
+  std::bitset<256> senders_;             // XRC: slots of those who deliver by the local path
   std::atomic<bool> held_back_ = false;  // something is claimed for who can't use it any more
 };
 

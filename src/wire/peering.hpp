@@ -8,11 +8,13 @@
 #include "base/numbers.hpp"
 #include "base/psn.hpp"
 #include "net/link.hpp"
+#include "roce/opcode.hpp"
 #include "verbs/responder.hpp"
 
 namespace verbena::wire {
 
 struct Peering {
+  roce::Service service = roce::Service::kRc;  // or kXrc; UC doesn't look at it
   base::Qpn own;
   base::Qpn target;
   net::Route route;

@@ -53,7 +53,8 @@ Request request_of(const SendRequest& from) {
                   .address = from.remote_address,
                   .length = from.length,
                   .compare_add = from.compare_add,
-                  .swap = from.swap};
+                  .swap = from.swap,
+                  .srq = from.srq};
   switch (from.opcode) {
     case IBV_WR_SEND_WITH_INV:
       request.kind = Request::Kind::kSend;

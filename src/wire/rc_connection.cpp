@@ -9,17 +9,30 @@ using verbs::SendRequest;
 
 namespace {
 constexpr uint32_t kCrowd = 16;  // packets
+
+// The keeper carries requests out in other processes, as a local requester does.
+verbs::RequesterIdentity target_identity(const Peering& peering, base::Slot ours) {
+  auto identity = identity_of(peering, ours, IBV_QPT_XRC_SEND);
+  identity.by_network = false;
+  return identity;
 }
+}  // namespace
 
 RcConnection::RcConnection(std::shared_ptr<Port> port, verbs::Process& process,
-                           std::shared_ptr<verbs::QueueOwner> self, const Peering& peering)
+                           std::shared_ptr<verbs::QueueOwner> self, const Peering& peering,
+                           std::unique_ptr<verbs::LaneFinder> lanes)
     : ConnectedPath(std::move(port), process, self, peering),
-      actions_(std::move(self), peering.own, identity_of(peering, process.slot(), IBV_QPT_RC)),
-      responder_({.requester = peering.target,
+      actions_(self, peering.own, identity_of(peering, process.slot(), IBV_QPT_RC)),
+      xrc_(lanes
+               ? std::make_unique<verbs::XrcResponder>(
+                     std::move(self), peering.own, target_identity(peering, process.slot()), std::move(lanes))
+               : nullptr),
+      responder_({.service = peering.service,
+                  .requester = peering.target,
                   .first_psn = peering.first_expected,
                   .mtu = peering.mtu,
                   .fetches = std::max(peering.fetches_granted, 1u)},
-                 actions_) {
+                 xrc_ ? static_cast<engine::ResponderActions&>(*xrc_) : actions_) {
   requests_.set_other_path([this] {
     if (!change_path()) return false;
     requester_->set_retry_rules(base::Duration(alternate_timeout_), rules_.retries, rules_.rnr_retries);
@@ -43,7 +56,8 @@ void RcConnection::set_rules(const verbs::RetryRules& rules) {
     return;
   }
   const auto queue = requests_.begin();
-  requester_.emplace(engine::RcRequesterConfig{.target = peering_.target,
+  requester_.emplace(engine::RcRequesterConfig{.service = peering_.service,
+                                               .target = peering_.target,
                                                .first_psn = next_psn_,
                                                .mtu = peering_.mtu,
                                                .capacity = queue ? queue->limits().requests : 1,
@@ -91,10 +105,12 @@ void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
 }
 
 Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) {
-  if (packet.bth.service != roce::Service::kRc) return Drop::kBadService;
+  if (packet.bth.service != peering_.service) return Drop::kBadService;
   if (!admit(packet, received)) return Drop::kWrongAddress;
   if (packet.info().request) {
-    responder_.set_rnr_timer(actions_.rnr_timer_code());
+    // An XRC initiator answers nobody: a request for it is a stranger's.
+    if (peering_.service == roce::Service::kXrc && !xrc_) return Drop::kBadService;
+    responder_.set_rnr_timer(xrc_ ? xrc_->rnr_timer_code() : actions_.rnr_timer_code());
     return drop_of(responder_.on_packet(now, packet));
   }
   const auto queue = requests_.queue();

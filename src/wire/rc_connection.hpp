@@ -1,4 +1,5 @@
-// The path of a reliably connected queue pair over the network: its requester and its responder.
+// The path of a reliably connected queue pair, or an XRC one, over the network: its requester and its
+// responder.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,7 @@
 #include "engine/rc_requester.hpp"
 #include "engine/rc_responder.hpp"
 #include "verbs/responder.hpp"
+#include "verbs/xrc_responder.hpp"
 #include "wire/pipelined_path.hpp"
 
 namespace verbena::wire {
@@ -14,8 +16,9 @@ namespace verbena::wire {
 class RcConnection final : public ConnectedPath {
  public:
   // `self` is this process, whose arena and memory the peer's requests act upon.
+  // `lanes`, of an XRC target in the keeper: instead, the owners of the shared queues that requests name.
   RcConnection(std::shared_ptr<Port> port, verbs::Process& process, std::shared_ptr<verbs::QueueOwner> self,
-               const Peering& peering);
+               const Peering& peering, std::unique_ptr<verbs::LaneFinder> lanes = nullptr);
   ~RcConnection() override;
 
   // The send queue's side, with its lock held.
@@ -47,6 +50,7 @@ class RcConnection final : public ConnectedPath {
 
   // Under the port's receiving lock.
   verbs::Responder actions_;
+  std::unique_ptr<verbs::XrcResponder> xrc_;  // instead, for an XRC target
   engine::RcResponder responder_;
 };
 

@@ -24,6 +24,7 @@ MAY_INCLUDE = {
     "agent": "base roce arena ipc net cm engine",
     "sim": "base roce engine verbs arena cm",
     "client": BELOW_CLIENT,
+    "keeper": "client ipc local verbs arena base",
     "abi": "client verbs base arena",
     "tools": "client arena ipc net sim base",
 }
