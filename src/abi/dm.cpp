@@ -93,6 +93,7 @@ base::Result<ibv_dm*> allocate(ibv_context* context, const ibv_alloc_dm_attr& at
 }
 
 base::Result<ibv_dm*> import(ibv_context* context, uint32_t handle) {
+  if (auto ok = Context::from(context).open->importable(); !ok) return std::unexpected(ok.error());
   const std::lock_guard lock(known_mutex);
   const auto found = known.find(handle);
   if (found == known.end())

@@ -9,6 +9,7 @@ namespace {
 base::Result<ibv_mr*> import(ibv_pd* pd, uint32_t handle) {
   Context& context = Context::from(pd->context);
   if (auto ok = context.usable(); !ok) return std::unexpected(ok.error());
+  if (auto ok = context.open->importable(); !ok) return std::unexpected(ok.error());
   auto data = client::DataPath::current();
   if (!data) return std::unexpected(data.error());
   auto domain = Pd::from(pd).domain;

@@ -34,6 +34,7 @@ base::Result<ibv_pd*> allocate(ibv_context* context) {
 base::Result<ibv_pd*> import(ibv_context* context, uint32_t handle) {
   const Context& ours = Context::from(context);
   if (auto ok = ours.usable(); !ok) return std::unexpected(ok.error());
+  if (auto ok = ours.open->importable(); !ok) return std::unexpected(ok.error());
   ProcessState& process = state();
   const std::lock_guard lock(process.mutex);
   auto domain = process.domains.find(ours.device->ibv.name, handle);

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "arena/segment.hpp"
+#include "base/random.hpp"
 #include "client/agent_link.hpp"
 #include "client/data_path.hpp"
 #include "client/host_tie.hpp"
@@ -21,13 +22,21 @@ namespace {
 struct CommandFile {
   uint64_t magic = 0x6d6d43616e627256;  // "VrbnaCmm"
   char device[arena::kMaxDeviceName]{};
+  uint64_t process = 0;  // whose: handles mean something there only
 };
+
+// Tells this process from all others, a child of fork() from its parent too.
+uint64_t this_process() {
+  static const uint64_t drawn = base::random_u64();
+  return drawn ^ static_cast<uint64_t>(::getpid());
+}
 
 base::Result<base::UniqueFd> make_command_file(std::string_view device) {
   base::UniqueFd fd(::memfd_create("verbena-device", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return base::fail_errno("creating a command descriptor");
   CommandFile content;
   ipc::set_text(content.device, device);
+  content.process = this_process();
   if (::write(fd.get(), &content, sizeof content) != sizeof content ||
       ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0)
     return base::fail_errno("writing a command descriptor");
@@ -58,6 +67,7 @@ struct OpenDevice::Impl final : DeviceListener {
   std::shared_ptr<HostTie> tie;
   std::string name;
   base::GuardedFd command;
+  bool foreign = false;
   std::unique_ptr<verbs::EventQueue> events;
 
   void on_devices_changed(const arena::DeviceTable& before, const arena::DeviceTable& after) override {
@@ -116,7 +126,9 @@ base::Result<std::unique_ptr<OpenDevice>> OpenDevice::import(int cmd_fd) {
     return base::fail(EINVAL,
                       fmt::format("descriptor {} is no duplicate of a Verbena context's cmd_fd", cmd_fd));
   auto device = open(arena::text(content.device));
-  if (device) (*device)->impl_->command = base::GuardedFd(base::UniqueFd(cmd_fd));
+  if (!device) return device;
+  (*device)->impl_->command = base::GuardedFd(base::UniqueFd(cmd_fd));
+  (*device)->impl_->foreign = content.process != this_process();
   return device;
 }
 
@@ -130,6 +142,13 @@ base::Result<arena::DeviceRecord> OpenDevice::record() const {
 
 base::Slot OpenDevice::slot() const { return impl_->tie->slot(); }
 bool OpenDevice::stale() const { return !impl_->tie->current(); }
+base::Result<void> OpenDevice::importable() const {
+  if (!impl_->foreign) return {};
+  return base::fail(
+      ENOENT,
+      "what another process allocated or registered can't be imported: its memory is reached through "
+      "its own queue pairs; exchange rkeys, or register the memory here as well");
+}
 int OpenDevice::cmd_fd() const { return impl_->command.get(); }
 verbs::EventQueue& OpenDevice::events() { return *impl_->events; }
 

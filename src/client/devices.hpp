@@ -33,6 +33,8 @@ class OpenDevice {
   [[nodiscard]] base::Result<arena::DeviceRecord> record() const;
   [[nodiscard]] base::Slot slot() const;
   [[nodiscard]] bool stale() const;  // inherited over fork()
+  // ENOENT: this is another process's context, imported; its handles mean nothing here, or something else.
+  [[nodiscard]] base::Result<void> importable() const;
   [[nodiscard]] int cmd_fd() const;
   [[nodiscard]] verbs::EventQueue& events();
 

@@ -77,7 +77,11 @@ void Process::release_srq(uint16_t index) {
 
 void Process::add(const std::shared_ptr<SharedReceiveQueue>& queue) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(shared_queues_, [](const auto& known) { return known.expired(); });
+  // Now and then, as with completion queues below.
+  if (shared_queues_.size() >= sweep_shared_at_) {
+    std::erase_if(shared_queues_, [](const auto& known) { return known.expired(); });
+    sweep_shared_at_ = std::max<size_t>(64, 2 * shared_queues_.size());
+  }
   shared_queues_.push_back(queue);
 }
 

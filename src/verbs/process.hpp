@@ -150,6 +150,7 @@ class Process {
   std::vector<std::atomic<SharedReceiveQueue*>> srqs_;  // XRC ones
   uint16_t next_srq_ = 0;
   std::vector<std::weak_ptr<SharedReceiveQueue>> shared_queues_;
+  size_t sweep_shared_at_ = 64;                     // as sweep_at_, of shared queues
   std::multimap<uint64_t, uint64_t> spare_claims_;  // size to offset
   bool refresh_due_ = false;
   std::vector<std::weak_ptr<CompletionQueue>> queues_;

@@ -16,6 +16,12 @@ int check_in_child(Pair& pair) {
   if (rdma_bind_addr(pair.listener.get(), here.get()) != -1 || errno != EIO) return 2;
   if (rdma_disconnect(pair.active.get()) != -1 || errno != EIO) return 3;
   if (rdma_create_id(pair.active_channel.get(), &id, nullptr, RDMA_PS_TCP) != -1 || errno != EIO) return 4;
+  if (rdma_listen(pair.listener.get(), 1) != -1 || errno != EIO) return 10;
+  if (rdma_resolve_addr(pair.active.get(), nullptr, here.get(), 1000) != -1 || errno != EIO) return 11;
+  rdma_conn_param parameters{};
+  if (rdma_connect(pair.active.get(), &parameters) != -1 || errno != EIO) return 12;
+  if (rdma_accept(pair.passive.get(), &parameters) != -1 || errno != EIO) return 13;
+  if (rdma_reject(pair.passive.get(), nullptr, 0) != -1 || errno != EIO) return 14;
   if (rdma_destroy_id(pair.listener.get()) != -1 || errno != EIO) return 5;
   try {
     Pair own;

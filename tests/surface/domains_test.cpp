@@ -1,8 +1,10 @@
 // Parent domains with the program's allocators, thread domains, and imports of device, domain and region.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <map>
+#include <vector>
 
 #include "end.hpp"
 
@@ -216,6 +218,44 @@ TEST(Imports, WhatIsNotThere) {
   EXPECT_EQ(ENOENT, errno);
   EXPECT_EQ(nullptr, ibv_import_mr(a.pd(), b.mr()->handle));  // another domain's
   EXPECT_EQ(ENOENT, errno);
+}
+
+// In the child, which opened a device of its own: the parent's cmd_fd opens it, but the parent's handles,
+// which may be the numbers of objects here, bring nothing.
+int import_parents(int command, uint32_t domain, uint32_t region) {
+  ibv_device** list = ibv_get_device_list(nullptr);
+  ibv_context* own = list != nullptr ? ibv_open_device(list[0]) : nullptr;
+  if (own == nullptr) return 1;
+  std::vector<ibv_pd*> mine;
+  static char bytes[64];
+  for (uint32_t i = 0; i <= domain; ++i) {
+    mine.push_back(ibv_alloc_pd(own));
+    if (mine.back() == nullptr || ibv_reg_mr(mine.back(), bytes, sizeof bytes, 0) == nullptr) return 2;
+  }
+  ibv_context* context = ibv_import_device(command);
+  if (context == nullptr) return 3;
+  ibv_device_attr attr{};
+  if (ibv_query_device(context, &attr) != 0) return 4;
+  errno = 0;
+  if (ibv_import_pd(context, domain) != nullptr || errno != ENOENT) return 5;
+  ibv_pd* here = ibv_alloc_pd(context);
+  if (here == nullptr) return 6;
+  errno = 0;
+  if (ibv_import_mr(here, region) != nullptr || errno != ENOENT) return 7;
+  errno = 0;
+  if (ibv_import_dm(context, 3) != nullptr || errno != ENOENT) return 8;
+  if (ibv_import_pd(own, mine.front()->handle) == nullptr) return 9;  // its own are there
+  return 0;
+}
+
+TEST(Imports, OfAnotherProcessOpenTheDeviceOnly) {
+  End a;
+  const pid_t child = fork();
+  if (child == 0) _exit(import_parents(dup(device()->cmd_fd), a.pd()->handle, a.mr()->handle));
+  int status = 0;
+  ASSERT_EQ(child, waitpid(child, &status, 0));
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(0, WEXITSTATUS(status)) << "the step that went wrong";
 }
 
 }  // namespace

@@ -8,6 +8,89 @@
 namespace verbena::surface {
 namespace {
 
+// What else a program may have: one of each, made before fork(). Device memory isn't among them: it needs
+// nothing of the host, and is the child's as other shared memory is.
+struct Belongings {
+  explicit Belongings(ibv_pd* domain) : pd(domain) {
+    ibv_srq_init_attr init{};
+    init.attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0};
+    srq = ibv_create_srq(pd, &init);
+    where.port_num = 1;
+    where.is_global = 1;
+    ibv_query_gid(device(), 1, 0, &where.grh.dgid);
+    ah = ibv_create_ah(pd, &where);
+    mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+    channel = ibv_create_comp_channel(device());
+  }
+  ~Belongings() {
+    EXPECT_EQ(0, ibv_destroy_comp_channel(channel));
+    EXPECT_EQ(0, ibv_dealloc_mw(mw));
+    EXPECT_EQ(0, ibv_destroy_ah(ah));
+    EXPECT_EQ(0, ibv_destroy_srq(srq));
+  }
+  Belongings(const Belongings&) = delete;
+  Belongings& operator=(const Belongings&) = delete;
+  [[nodiscard]] bool whole() const { return srq && ah && mw && channel; }
+
+  ibv_pd* pd;
+  ibv_srq* srq = nullptr;
+  ibv_ah_attr where{};
+  ibv_ah* ah = nullptr;
+  ibv_mw* mw = nullptr;
+  ibv_comp_channel* channel = nullptr;
+};
+
+bool refuses(const void* made) { return made == nullptr && errno == EIO; }
+
+// In the child: making new objects of what is inherited.
+int make_of_inherited(End& end, Belongings& own) {
+  if (!refuses(ibv_create_cq(device(), 16, nullptr, nullptr, 0))) return 40;
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = end.cq();
+  init.qp_type = IBV_QPT_RC;
+  init.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  if (!refuses(ibv_create_qp(own.pd, &init))) return 41;
+  ibv_srq_init_attr shared{};
+  shared.attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0};
+  if (!refuses(ibv_create_srq(own.pd, &shared))) return 42;
+  if (!refuses(ibv_create_ah(own.pd, &own.where))) return 43;
+  if (!refuses(ibv_alloc_mw(own.pd, IBV_MW_TYPE_1))) return 44;
+  if (!refuses(ibv_create_comp_channel(device()))) return 46;
+  return 0;
+}
+
+// Changing and using them.
+int change_inherited(End& end, Belongings& own) {
+  if (ibv_resize_cq(end.cq(), 100) != EIO) return 50;
+  ibv_srq_attr limit{.max_wr = 0, .max_sge = 0, .srq_limit = 1};
+  if (ibv_modify_srq(own.srq, &limit, IBV_SRQ_LIMIT) != EIO) return 51;
+  ibv_recv_wr receive{}, *bad = nullptr;
+  if (ibv_post_srq_recv(own.srq, &receive, &bad) != EIO || bad != &receive) return 52;
+  ibv_mw_bind bind{};
+  bind.bind_info = {.mr = end.mr(), .addr = end.address(), .length = 64, .mw_access_flags = 0};
+  if (ibv_bind_mw(end.qp(), own.mw, &bind) != EIO) return 53;
+  if (ibv_rereg_mr(end.mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE) == 0)
+    return 54;
+  ibv_gid group{};
+  group.raw[0] = 0xff;
+  if (ibv_attach_mcast(end.qp(), &group, 0) != EIO) return 56;
+  ibv_async_event event{};
+  if (ibv_get_async_event(device(), &event) == 0) return 57;
+  return 0;
+}
+
+// And taking them away, which would be the parent's loss.
+int destroy_inherited(End& end, Belongings& own) {
+  if (ibv_dereg_mr(end.mr()) != EIO) return 60;
+  if (ibv_destroy_qp(end.qp()) != EIO) return 61;
+  if (ibv_destroy_cq(end.cq()) != EIO) return 62;
+  if (ibv_destroy_srq(own.srq) != EIO) return 63;
+  if (ibv_destroy_ah(own.ah) != EIO) return 64;
+  if (ibv_dealloc_mw(own.mw) != EIO) return 65;
+  if (ibv_dealloc_pd(own.pd) != EIO) return 67;
+  return 0;
+}
+
 // Runs in the child; the number of the first step that went wrong, 0: none.
 int use_inherited(End& end, End& extended) {
   ibv_wc completion{};
@@ -101,6 +184,30 @@ TEST_P(Fork, TheChildStartsAnewAndTheParentGoesOn) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(0, WEXITSTATUS(status));
   EXPECT_GT(messages, 0u);
+}
+
+TEST_P(Fork, NothingOfTheParentsIsMadeChangedOrDestroyed) {
+  EXPECT_EQ(0, GetParam() ? ibv_fork_init() : 0);
+  End a, b;
+  connect(a, b);
+  Belongings own(a.pd());
+  ASSERT_TRUE(own.whole());
+  const pid_t child = fork();
+  if (child == 0) {
+    if (const int wrong = make_of_inherited(a, own)) _exit(wrong);
+    if (const int wrong = change_inherited(a, own)) _exit(wrong);
+    _exit(destroy_inherited(a, own));
+  }
+  int status = 0;
+  ASSERT_EQ(child, waitpid(child, &status, 0));
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(0, WEXITSTATUS(status)) << "the step that went wrong";
+  b.receive(1, 0, 64);
+  a.set_word(0, 77);
+  ASSERT_EQ(0, a.post_send(1));
+  ASSERT_TRUE(a.next_is(1, IBV_WC_SUCCESS));
+  ASSERT_TRUE(b.next_is(1, IBV_WC_SUCCESS));
+  EXPECT_EQ(77u, b.word(0));
 }
 
 }  // namespace
