@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/random.hpp"
+#include "client/host_tie.hpp"
 
 namespace verbena::keeper {
 namespace {
@@ -172,6 +173,8 @@ base::Result<ipc::XrcAttributes> Targets::modify(const Holdings& holder, const i
   ibv_qp_attr attributes{};
   std::memcpy(&attributes, wanted.attributes, sizeof attributes);
   const auto done = (*held)->queue_pair->modify(attributes, wanted.mask);
+  // Nobody polls here: the helper thread watches the network, once it knows that there is something to watch.
+  client::HostTie::instance()->wake_helper();
   auto answer = attributes_of(*(*held)->queue_pair);
   if (!done) {
     answer.code = done.error().code;

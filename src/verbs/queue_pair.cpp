@@ -8,6 +8,7 @@
 #include "verbs/device_limits.hpp"
 #include "verbs/explain_failure.hpp"
 #include "verbs/process.hpp"
+#include "verbs/qp_transitions.hpp"
 
 namespace verbena::verbs {
 namespace {
@@ -131,6 +132,7 @@ RetryRules QueuePair::rules() const {
 
 base::Result<void> QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
   const std::lock_guard lock(modify_mutex_);
+  mask = heeded_mask(config_.type, mask);
   conclude_expected_failure();
   follow_migration();
   if (state() == IBV_QPS_SQD) attributes_.attr.sq_draining = send_->idle() ? 0 : 1;
