@@ -1,7 +1,7 @@
 # Two commands do it all on a fresh Debian 12: `make demo` and `make test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-release test-asan test-tsan compat compat-deps bench interop format clean install
+.PHONY: deps build demo test test-release test-asan test-tsan compat compat-deps bench bench-guest interop format clean install
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -37,6 +37,11 @@ bench: build
 	@bench/connect.py --bin build/bin/verbena --json build/bench/connect.json $(BENCH_ARGS)
 	@bench/objects.py --bin build/bin/verbena --json build/bench/objects.json $(BENCH_ARGS)
 	@bench/report.py build/bench/results.json
+
+# Beside the kernel's rdma_rxe in one guest, about 8 minutes; `make bench`, or report.py alone, puts it on the page.
+# Needs root and rxevm, on PATH or named by RXEVM=. GUEST_ARGS="--guest 3" where guest 1 is in use.
+bench-guest: build
+	@bench/guest.py --bin build/bin/verbena --json build/bench/guest.json $(GUEST_ARGS)
 
 # Against the kernel's rdma_rxe in a guest; rewrites docs/INTEROP.md. Needs root and rxevm, on PATH or named by RXEVM=.
 # INTEROP_ARGS="--only rping" leaves the page alone.

@@ -14,11 +14,12 @@ PROBE_SECONDS = 0.1
 COPY_SIZES = {"memcpy_4kib_mib_s": 4 * KIB, "memcpy_1mib_mib_s": MIB, "memcpy_16mib_mib_s": 16 * MIB}
 HELPERS = {"tcp_peer": [], "udp_peer": [], "memory": ["-pthread"], "rdma_peer": ["-libverbs"], "floor_peer": ["-ldeflate"],
            "connect_peer": ["-lrdmacm", "-libverbs", "-pthread"], "objects_peer": ["-libverbs"]}
+GUEST_HELPERS = {"udp_peer": [], "tsc_rate": []}
 
 
-def compile_helpers(into: Path) -> None:
+def compile_helpers(into: Path, helpers: dict[str, list[str]] = HELPERS) -> None:
     compiler = os.environ.get("CC", "cc")
-    for name, flags in HELPERS.items():
+    for name, flags in helpers.items():
         run_alone([compiler, "-O2", "-std=gnu11", "-o", into / name, HERE / "native" / f"{name}.c", *flags], None, 60)
 
 

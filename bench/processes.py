@@ -75,10 +75,11 @@ def run_alone(command: list, core: int | None, timeout_seconds: float, env: dict
         return only.output()
 
 
-def listens(port: int) -> bool:
-    """Whether anybody does, read from the kernel's table: asking by connect() would use up a server's one accept."""
+def listens(port: int, process: int | str = "self") -> bool:
+    """Whether anybody does in that process's network namespace, read from the kernel's table: asking by connect()
+    would use up a server's one accept."""
     wanted = f":{port:04X}"
-    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+    for table in (f"/proc/{process}/net/tcp", f"/proc/{process}/net/tcp6"):
         try:
             rows = Path(table).read_text().splitlines()[1:]
         except OSError:
@@ -90,7 +91,7 @@ def listens(port: int) -> bool:
 
 
 def wait_until_listening(server: Child, port: int, deadline: float) -> None:
-    while not listens(port):
+    while not listens(port, server.process.pid):
         if server.ended():
             raise PeerFailed(f"server {server.name} ended with {server.process.returncode}: "
                              f"{last_words(server.output())}")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import connect_page
+import guest_page
 import objects_page
 import page
 import wire_page
@@ -23,6 +24,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--wire", type=Path, metavar="JSON", help="wire.py's figures (default: wire.json beside it)")
     parser.add_argument("--connect", type=Path, metavar="JSON", help="connect.py's (default: connect.json beside it)")
     parser.add_argument("--objects", type=Path, metavar="JSON", help="objects.py's (default: objects.json beside it)")
+    parser.add_argument("--guest", type=Path, metavar="JSON", help="guest.py's (default: guest.json beside it)")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where PERFORMANCE.md and performance/ are")
     parser.add_argument("--force", action="store_true", help="write the page from a quick or partial run too")
     parser.add_argument("--no-page", action="store_true", help="only say who won")
@@ -30,6 +32,7 @@ def arguments() -> argparse.Namespace:
     options.wire = options.wire or options.json.with_name("wire.json")
     options.connect = options.connect or options.json.with_name("connect.json")
     options.objects = options.objects or options.json.with_name("objects.json")
+    options.guest = options.guest or options.json.with_name("guest.json")
     return options
 
 
@@ -57,7 +60,7 @@ def compact_json(document: dict) -> str:
 
 
 def write_page(document: dict, results: Results, wire: dict | None, connect: dict | None, objects: dict | None,
-               docs: Path) -> None:
+               guest: dict | None, docs: Path) -> None:
     import plots  # here, since it needs matplotlib, and saying who won doesn't
     import wire_plot
 
@@ -72,8 +75,10 @@ def write_page(document: dict, results: Results, wire: dict | None, connect: dic
         (folder / "connect.json").write_text(compact_json(connect))
     if objects:
         (folder / "objects.json").write_text(compact_json(objects))
+    if guest:
+        (folder / "guest.json").write_text(compact_json(guest))
     sections = [wire_page.text(wire) if wire else "", connect_page.text(connect) if connect else "",
-                objects_page.text(objects) if objects else ""]
+                objects_page.text(objects) if objects else "", guest_page.text(guest) if guest else ""]
     (docs / "PERFORMANCE.md").write_text(page.text(document, results, "\n\n".join(filter(None, sections))))
 
 
@@ -112,13 +117,16 @@ def main() -> int:
     objects = figures_beside(options.objects, "the figures of many objects", options)
     if objects:
         print(objects_page.in_short(objects))
+    guest = figures_beside(options.guest, "the guest's figures", options)
+    if guest:
+        print(*guest_page.in_short(guest), sep="\n")
     obstacle = why_not_a_page(document)
     if options.no_page:
         return 0
     if obstacle and not options.force:
         print(f"report: {obstacle}: docs/PERFORMANCE.md stays as it is (--force writes it)")
         return 0
-    write_page(document, results, wire, connect, objects, options.docs)
+    write_page(document, results, wire, connect, objects, guest, options.docs)
     print("report: docs/PERFORMANCE.md, docs/performance/ are written")
     return 0
 

@@ -1,11 +1,17 @@
 #!/usr/bin/python3 -B
 """Tests of the harness itself: reading what tools print, arithmetic, and children that fail. Less than a second."""
+import io
+import json
 import os
 import sys
 import time
 import unittest
+from contextlib import redirect_stdout
 
 import connect_page
+import guest
+import guest_cases
+import guest_page
 import objects_page
 import page
 import run
@@ -208,6 +214,48 @@ class Objects(unittest.TestCase):
         text = objects_page.text(self.document((900, 100, 105)))
         for expected in ("1.05 (1.05 to 1.05)", "9 things", "it hung", "met"):
             self.assertIn(expected, text)
+
+
+def a_guest_run(ours: dict[str, list], rxe: dict[str, list], udp: list) -> dict:
+    """By measure, of SEND 8 B; an entry that is a text is a failure."""
+    def row(who, measure, values, operation="send"):
+        metric = wire_cases.METRICS[measure]
+        return guest_cases.GuestCase(measure, who, operation, 8).row() | {"rounds": [
+            {"round": n} | ({"failed": value} if isinstance(value, str) else {metric: value})
+            for n, value in enumerate(values, 1)]}
+
+    rows = [row(who, measure, values) for who, of in (("verbena", ours), ("rxe", rxe)) for measure, values in of.items()]
+    rows += [row(who, "latency", udp, "pingpong") for who in (guest_cases.UDP, guest_cases.UDP_BESIDE_RXE)]
+    made = {"machine": {"date": "today", "verbena": "abc"}, "results": rows,
+            "settings": {"rounds_complete": 2, "guest_kernel": "6.1", "mtu": 9000, "clock_ratio": 1.5,
+                         "waiting_percent": 40, "stolen_percent": 0}}
+    return made | {"ratios": guest_page.ratio_rows(made)}
+
+
+class InTheGuest(unittest.TestCase):
+    def test_aims_are_against_rxe_and_udp(self):
+        # The machine was ten times slower in the second round.
+        document = a_guest_run({"rate": [6, 0.8], "latency": [30, 400]}, {"rate": [2, 0.2], "latency": [60, 600]}, [20, 200])
+        found = [(row["measure"], row["against"], row.get("verdict")) for row in document["ratios"]]
+        self.assertEqual(found, [("rate", "rxe", "met"), ("latency", "rxe", None), ("latency", "udp", "open")])
+        self.assertEqual(document["ratios"][0]["median"], 3.5)
+
+    def test_the_page_shows_figures_failures_and_disturbance(self):
+        text = guest_page.text(a_guest_run({"rate": [1, "it | hung"]}, {"rate": [2, 2]}, [20, 20]))
+        for expected in ("0.500 (0.500 to 0.500) | at least 3: missed |", "| 1 of 2 | it \\| hung |", "40 %", "clock went at 1.50"):
+            self.assertIn(expected, text)
+
+    def test_what_the_guest_says_is_kept_line_by_line(self):
+        told, case = guest.Told(), guest_cases.plan()[0]
+        with redirect_stdout(io.StringIO()):
+            for said in ({"kernel": "6.1"}, {"case": case.row(), "entry": {"round": 1, BANDWIDTH_MIB_S: 5}}):
+                told.line(json.dumps(said | {"clock": 1.0}), 0)
+            told.line("Traceback", 0)
+        self.assertEqual((told.kernel, told.found[case], told.other), ("6.1", [{"round": 1, BANDWIDTH_MIB_S: 5}], "Traceback"))
+
+    def test_each_measurement_comes_once_a_round(self):
+        plan = guest_cases.plan()
+        self.assertEqual(len(plan), len(set(plan)))
 
 
 class Plan(unittest.TestCase):

@@ -7,7 +7,7 @@ from cases import BANDWIDTH, BANDWIDTH_MIB_S, KIB, LATENCY, LATENCY_US, MIB, RAT
 from peers import verbena
 from processes import environment, numbers, run_pair
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/compat"))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests/compat"))
 import hosts  # noqa: E402 (the same namespaces and veth pair as the compatibility table's)
 
 OURS, TCP, UDP, FLOOR = "verbena", "tcp", "udp", "floor"
