@@ -102,8 +102,11 @@ std::string refusal(const SendRequest& request, Verdict why) {
       return "the peer's queue pair doesn't allow it: set its qp_access_flags and, for READs and atomics, a "
              "max_dest_rd_atomic above 0";
     case Verdict::kMisaligned:
-      return fmt::format("an atomic operation needs an address that 8 divides, and 0x{:x} isn't one",
-                         request.remote_address);
+      return fmt::format(
+          "an atomic operation needs 8 bytes that lie at a multiple of 8 in the peer's memory, and those of "
+          "0x{:x} "
+          "don't (in a zero-based region: its beginning may not)",
+          request.remote_address);
     case Verdict::kBadSequence:
       return "the peer was sent packets that can't follow each other: the two ends disagree on path_mtu, "
              "max_rd_atomic or what is a message";
@@ -254,7 +257,8 @@ void explain_refused_send(QueuePair& queue_pair, const ibv_send_wr& request, int
   else if (queue_pair.type() != IBV_QPT_RC && queue_pair.type() != IBV_QPT_XRC_SEND &&
            request.opcode != IBV_WR_SEND && request.opcode != IBV_WR_SEND_WITH_IMM)
     cause = fmt::format(
-        "{} queue pairs have no such operation: UC has SEND and RDMA WRITE, UD has SEND, RC has all",
+        "{} queue pairs have no such operation, or not in this form: UC has SEND, RDMA WRITE, BIND_MW and "
+        "LOCAL_INV, UD has SEND, RC has all",
         type_name(queue_pair.type()));
   else if (queue_pair.type() == IBV_QPT_UD && request.wr.ud.ah == nullptr)
     cause = "wr.ud.ah is null: create an address handle by ibv_create_ah";

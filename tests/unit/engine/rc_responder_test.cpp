@@ -90,6 +90,20 @@ TEST_F(RcResponderTest, ThePast) {
   EXPECT_EQ(done(), (Lines{"place 256+1 last", "finish 257"}));
 }
 
+// A READ of the past whose region went away since: a NAK for who still waits for it, and no end of the
+// connection.
+TEST_F(RcResponderTest, ThePastThatMayNoLongerBeRead) {
+  EXPECT_EQ(receive(read_packet(0, 0x1000, 10)), DropReason::kNone);
+  EXPECT_EQ(answers().size(), 1u);
+  EXPECT_EQ(receive(read_packet(0, 0x1000, 10)), DropReason::kDuplicate);
+  actions_.read_says = Verdict::kBadKey;
+  EXPECT_EQ(answers(), Lines{"Acknowledge 0 nak 2"});
+  EXPECT_FALSE(responder_->failed());
+  (void)done();
+  EXPECT_EQ(receive(request_packet(Operation::kSendOnly, 1, 1)), DropReason::kNone);
+  EXPECT_EQ(answers(), Lines{"Acknowledge 1"});
+}
+
 TEST_F(RcResponderTest, AGapIsToldAgainWhenTheRequesterHasGoneBack) {
   EXPECT_EQ(receive(request_packet(Operation::kSendOnly, 1, 1)), DropReason::kOutOfOrder);
   EXPECT_EQ(receive(request_packet(Operation::kSendOnly, 2, 1)), DropReason::kOutOfOrder);
