@@ -151,7 +151,8 @@ bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
     const Psn psn = flight.first + cursor_packet_;
     for (const Psn end : replay_ends_)
       if (psn.before(end)) wanted = std::min(wanted, end.since(psn));
-    packets = static_cast<uint32_t>(std::clamp<uint64_t>(fits, 1, wanted));
+    const bool whole = whole_replays_ && psn.before(end_psn_);
+    packets = whole ? wanted : static_cast<uint32_t>(std::clamp<uint64_t>(fits, 1, wanted));
     // Not a packet at a time, as room comes: so many small ones would use up the fetches.
     const uint64_t worthwhile = window_.size() / 4 / (config_.mtu + Window::kPacketOverhead);
     if (packets < wanted && packets < worthwhile && cost_sent_ != cost_acknowledged()) return false;

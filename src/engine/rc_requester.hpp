@@ -50,6 +50,8 @@ class RcRequester {
   [[nodiscard]] base::Instant next_deadline() const;
   void on_timer(base::Instant now);
   // ibv_modify_qp may change them while requests are under way.
+  // Part of a READ isn't asked for again in parts of its own: rxe forgets what lies before the last of them.
+  void set_whole_replays(bool whole) { whole_replays_ = whole; }
   void set_retry_rules(base::Duration timeout, unsigned retries, unsigned rnr_retries);
   [[nodiscard]] base::Psn next_psn() const { return end_psn_; }
   // Packets that were sent and aren't acknowledged.
@@ -131,6 +133,7 @@ class RcRequester {
   // Where fetches that are made again ended the first time: a responder replays no more than it was asked
   // for.
   std::vector<base::Psn> replay_ends_;
+  bool whole_replays_ = false;
   uint32_t message_limit_ = 0;  // messages that may be sent, by the receiver's credits
   bool credits_known_ = false;
 

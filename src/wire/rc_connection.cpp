@@ -97,6 +97,7 @@ void RcConnection::push() {
 
 void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   if (!requester_ || stopped_) return;
+  requester_->set_whole_replays(!recognised());
   unsigned sent = 0;
   while (sent < kBurst && requester_->poll_transmit(now, sending)) ++sent;
   port_->schedule(*this, sent == kBurst ? now : requester_->next_deadline(), now);

@@ -100,6 +100,22 @@ TEST_F(RcRequesterTest, ALongReadIsAskedForInPartsThatFitTheWindow) {
   EXPECT_EQ(ended(), Lines{});
 }
 
+// After a timeout the window is one packet, and what is asked for again fits it; but not where the peer can't
+// bear it.
+TEST_F(RcRequesterTest, AReadIsAskedForAgainInPartsOrWhole) {
+  for (const bool whole : {false, true}) {
+    auto config = usual();
+    config.window_bytes = 4 * (kMtu + Window::kPacketOverhead);
+    open(config);
+    requester_->set_whole_replays(whole);
+    read(10 * kMtu);
+    EXPECT_EQ(sent(), Lines{"ReadRequest 0 ack @1000+1024"});
+    now_ = requester_->next_deadline();
+    requester_->on_timer(now_);
+    EXPECT_EQ(sent(), Lines{whole ? "ReadRequest 0 ack @1000+1024" : "ReadRequest 0 ack @1000+256"});
+  }
+}
+
 TEST_F(RcRequesterTest, CreditsHoldBackButOneMessageAlwaysGoes) {
   open(usual());
   for (int i = 0; i < 5; ++i) send(1);
