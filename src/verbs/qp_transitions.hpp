@@ -47,8 +47,8 @@ struct AttributeName {
 [[nodiscard]] std::string_view state_name(ibv_qp_state state);
 [[nodiscard]] std::string_view type_name(ibv_qp_type type);
 
-// What ibv_modify_qp looks at of a mask: programs that treat XRC queue pairs as RC ones name attributes of the
-// side that they don't have, and the kernel overlooks those.
+// What ibv_modify_qp looks at of a mask: programs that treat XRC queue pairs as RC ones name attributes of
+// the side that they don't have, and the kernel overlooks those.
 [[nodiscard]] constexpr int heeded_mask(ibv_qp_type type, int mask) {
   if (type == IBV_QPT_XRC_SEND) return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   if (type == IBV_QPT_XRC_RECV)
