@@ -1,12 +1,14 @@
 """The table: every theme's rows."""
 from row import Row
 from rows import (atomic, cm, command, devices, fio, heavy, libraries, middleware, multicast, network, pingpong,
-                  read, run, send, srq, together, unreliable, verbatim, write)
+                  read, run, send, srq, together, unreliable, verbatim, write,
+                  xrc)
 
 THEMES = {
     "devices": devices, "libraries": libraries, "run": run, "command": command,
     "pingpong": pingpong, "send": send, "write": write, "read": read, "atomic": atomic, "together": together,
     "verbatim": verbatim, "cm": cm, "network": network, "unreliable": unreliable, "multicast": multicast, "srq": srq,
+    "xrc": xrc,
     "fio": fio, "middleware": middleware, "heavy": heavy,
 }
 

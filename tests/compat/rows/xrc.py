@@ -1,0 +1,37 @@
+"""XRC: ibv_xsrq_pingpong and perftest's -c XRC, on one host and between two."""
+from row import ROOT, Row
+from rows.network import across
+from rows.pair import pair
+from rows.perftest import perftest
+from rows.pingpong import TIMEOUT_S
+
+
+# The programs name their domains by files of fixed names in /tmp, which are another user's for whoever comes second.
+ROOT_ONLY = {"users": (ROOT,), "remark": "as root only: the program's file in /tmp has a fixed name"}
+
+
+def xsrq(name: str, options: str, shows: str, **more) -> Row:
+    return pair(name, "ibv_xsrq_pingpong", options, shows, package="ibverbs-utils", timeout_s=TIMEOUT_S,
+                must=(r"^  remote: LID 0000, QPN RECV \w{6} SEND \w{6}, PSN \w{6}, SRQN \w{6}, GID ", r"^success$"), **ROOT_ONLY, **more)
+
+
+PINGPONGS = [
+    xsrq("poll", "-g 0 -n 200", "polling, 4,096 bytes"),
+    xsrq("events", "-g 0 -e -n 200", "the same, sleeping until a completion event"),
+    xsrq("size-1", "-g 0 -s 1", "one byte"),
+    xsrq("size-1MiB", "-g 0 -s 1048576 -n 20", "1 MiB"),
+]
+
+PERFTEST = [
+    perftest("send-bw", "ib_send_bw", "-c XRC -n 500", "a stream of SEND", **ROOT_ONLY),
+    perftest("send-bw-q-16", "ib_send_bw", "-c XRC -q 16 -n 100", "16 queue pairs", **ROOT_ONLY),
+    perftest("send-lat", "ib_send_lat", "-c XRC -n 200", "SEND to and fro", **ROOT_ONLY),
+    perftest("write-bw", "ib_write_bw", "-c XRC -n 500", "a stream of RDMA WRITE", **ROOT_ONLY),
+    perftest("write-lat", "ib_write_lat", "-c XRC -n 200", "RDMA WRITE to and fro", **ROOT_ONLY),
+    perftest("read-bw", "ib_read_bw", "-c XRC -n 200", "a stream of RDMA READ", **ROOT_ONLY),
+    perftest("atomic-bw", "ib_atomic_bw", "-c XRC -n 100", "fetch-and-add", **ROOT_ONLY),
+]
+
+NETWORK = ("poll", "events", "send-bw", "send-lat", "write-bw", "read-bw")
+
+ROWS = PINGPONGS + PERFTEST + [across("hosts", row, row.name, 1500) for row in PINGPONGS + PERFTEST if row.name in NETWORK]
