@@ -24,8 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests/interop"))
 import machines  # noqa: E402 (finds rxevm)
 
-SECONDS_A_ROUND = 300  # at most; a quiet machine needs about 80
-
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -33,6 +31,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="rounds (default 5)")
     parser.add_argument("--bin", type=Path, default=ROOT / "build/bin/verbena", help="the verbena command")
     parser.add_argument("--guest", type=int, default=1, metavar="ID", help="rxevm's number of the guest (default 1)")
+    parser.add_argument("--minutes", type=float, default=25, metavar="M",
+                        help="past them the rest is left out (default 25; a quiet machine needs about 8)")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)  # in the guest; where the helpers are
     options = parser.parse_args()
     options.repeat = max(1, options.repeat)
@@ -84,7 +84,8 @@ class Told:
         if "case" in said:
             case = GuestCase(**said["case"])
             self.found[case].append(said["entry"])
-            print(f"{time.monotonic() - start:6.0f} s  round {said['entry']['round']} {shown(case, said['entry'])}", flush=True)
+            print(f"{time.monotonic() - start:6.0f} s  round {said['entry']['round']} {shown(case, said['entry'])}",
+                  flush=True)
 
     def clock_ratio(self) -> float:
         (first, our_first), (last, our_last) = self.clocks[0], self.clocks[-1]
@@ -100,9 +101,9 @@ def in_guest(options, helpers: Path) -> Told:
     try:
         again = [sys.executable, "-B", str(Path(__file__).resolve()), "--inside", str(helpers), "--bin",
                  str(options.bin.resolve()), "--repeat", str(options.repeat)]
-        limit = str(120 + SECONDS_A_ROUND * options.repeat)
-        with subprocess.Popen([rxevm, "exec", "-i", str(options.guest), "-t", limit, *again], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as child:
+        limited = [rxevm, "exec", "-i", str(options.guest), "-t", str(round(60 * options.minutes))]
+        with subprocess.Popen([*limited, *again], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace") as child:
             for text in child.stdout:
                 told.line(text, start)
     finally:

@@ -71,7 +71,8 @@ def disturbance(document: dict) -> str:
         words.append(f"**The machine was busy with other things** (the emulator's two processors among them), "
                      f"{worst:.0f} % of the time: take wide spreads for what they are.")
     if abs(settings["clock_ratio"] - 1) > CLOCK_TOLERANCE:
-        words.append(f"**The guest's clock went at {settings['clock_ratio']:.2f} of the host's**: ratios hold, figures don't.")
+        words.append(f"**The guest's clock went at {settings['clock_ratio']:.2f} of the host's**: ratios hold, figures "
+                     "don't.")
     return filled(" ".join(words)) if words else ""
 
 
