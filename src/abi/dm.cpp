@@ -6,10 +6,10 @@
 
 #include <cstring>
 #include <map>
-#include <mutex>
 
 #include "abi/entries.hpp"
 #include "abi/objects.hpp"
+#include "abi/process_state.hpp"
 #include "verbs/device_limits.hpp"
 
 namespace verbena::abi {
@@ -17,8 +17,7 @@ namespace {
 
 constexpr uint64_t kUnit = 4;  // what adapters' device memory is accessed in; programs know it so
 std::atomic<uint64_t> in_use = 0;
-// By handle, for ibv_import_dm.
-std::mutex known_mutex;
+// By handle, for ibv_import_dm; under state().mutex, which a child of fork() finds free.
 std::map<uint32_t, const Dm*> known;
 
 base::Result<void> check(const ibv_dm* ibv, const Dm& dm, uint64_t offset, size_t length) {
@@ -87,18 +86,25 @@ base::Result<ibv_dm*> allocate(ibv_context* context, const ibv_alloc_dm_attr& at
   }
   ::madvise(segment->mapping.data(), size, MADV_DOFORK);  // a child may still copy, as from any memory
   auto* dm = make(context, std::make_shared<arena::Segment>(std::move(*segment)), attr.length);
-  const std::lock_guard lock(known_mutex);
+  const std::lock_guard lock(state().mutex);
   known[dm->ibv.handle] = dm;
   return &dm->ibv;
 }
 
 base::Result<ibv_dm*> import(ibv_context* context, uint32_t handle) {
   if (auto ok = Context::from(context).open->importable(); !ok) return std::unexpected(ok.error());
-  const std::lock_guard lock(known_mutex);
-  const auto found = known.find(handle);
-  if (found == known.end())
+  std::shared_ptr<arena::Segment> segment;
+  uint64_t length = 0;
+  {
+    const std::lock_guard lock(state().mutex);
+    if (const auto found = known.find(handle); found != known.end()) {
+      segment = found->second->segment;
+      length = found->second->length;
+    }
+  }
+  if (!segment)
     return base::fail(ENOENT, fmt::format("no device memory of this process has the handle {}", handle));
-  auto* dm = make(context, found->second->segment, found->second->length);
+  auto* dm = make(context, std::move(segment), length);
   dm->imported = true;
   return &dm->ibv;
 }
@@ -112,7 +118,7 @@ base::Result<void> release(ibv_dm* ibv) {
                                   dm.regions.load()));
   Context& context = Context::from(ibv->context);
   if (!dm.imported) {
-    const std::lock_guard lock(known_mutex);
+    const std::lock_guard lock(state().mutex);
     known.erase(ibv->handle);
     in_use -= dm.length;
   }

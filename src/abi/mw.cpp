@@ -50,8 +50,8 @@ int dealloc_mw(ibv_mw* mw) noexcept {
 // The key changes as soon as it is posted: the program may send it to a peer right behind (IBA 10.6.7.2.3).
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) noexcept {
   const NoCancel no_cancel;
-  if (!Qp::from(qp).data->usable()) return EIO;
   const uint32_t key = ibv_inc_rkey(mw->rkey);
+  if (auto ok = Context::from(qp->context).usable(); !ok) return explained(ok.error());
   if (!Qp::from(qp).queue_pair) return EINVAL;  // an XRC target
   const int error = Qp::from(qp).queue_pair->bind_window(*mw, *bind, key);
   if (error == 0) mw->rkey = key;

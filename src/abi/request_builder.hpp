@@ -50,6 +50,7 @@ class RequestBuilder {
     if (requests_.empty() || count > most_pieces_) return refuse(EINVAL);
     requests_.back().data = pieces_.size();
     requests_.back().wr.num_sge = static_cast<int>(count);
+    requests_.back().wr.send_flags &= ~static_cast<unsigned>(IBV_SEND_INLINE);  // the last setter counts
     pieces_.insert(pieces_.end(), list, list + count);
   }
   // Copied now: the program may reuse its buffers at once.

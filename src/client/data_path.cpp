@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 #include <string_view>
 
 #include "client/host_tie.hpp"
@@ -26,9 +28,17 @@ constexpr base::Duration kReadingOn = std::chrono::microseconds(50);
 std::mutex current_mutex;
 std::weak_ptr<DataPath> current_path;
 
+// Another thread of the parent's may have been in the middle of either, and isn't here. The child's path is
+// made anew anyway, so they begin anew, and what the old pointer held is leaked.
+void forget_in_child() {
+  new (&current_mutex) std::mutex;
+  new (&current_path) std::weak_ptr<DataPath>;
+}
+
 }  // namespace
 
 base::Result<std::shared_ptr<DataPath>> DataPath::current() {
+  static const bool installed [[maybe_unused]] = ::pthread_atfork(nullptr, nullptr, &forget_in_child) == 0;
   const std::lock_guard lock(current_mutex);
   const auto tie = HostTie::instance();
   const auto claim = tie->claim();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,6 +40,7 @@ int change(int socket, const Address& group, uint32_t interface, bool joins) {
 // By the socket's inode, which its copies share and a child of fork() with a slot of its own doesn't.
 using Key = std::tuple<ino_t, std::array<uint8_t, 16>, uint32_t>;
 
+// Under it nothing else is locked, so fork() takes it, and the child finds it free and the map whole.
 std::mutex shares_mutex;
 // Leaked, since threads may outlive main.
 std::map<Key, unsigned>& shares() {
@@ -62,6 +64,9 @@ base::Result<GroupMembership> GroupMembership::join(int socket, const Address& g
   made.group_ = group;
   made.interface_ = interface;
   made.owner_ = ::getpid();
+  static const bool installed [[maybe_unused]] =
+      ::pthread_atfork([] { shares_mutex.lock(); }, [] { shares_mutex.unlock(); },
+                       [] { shares_mutex.unlock(); }) == 0;
   const std::lock_guard lock(shares_mutex);
   unsigned& sharers = shares()[key_of(socket, group, interface)];
   // One that the socket has from an earlier owner of its slot is as good.

@@ -3,6 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+
 #include "end.hpp"
 
 namespace verbena::surface {
@@ -116,6 +119,10 @@ int use_inherited(End& end, End& extended) {
   if (ibv_modify_cq(end.cq(), &moderate) != EIO) return 11;
   ibv_td_init_attr thread{};
   if (ibv_alloc_td(device(), &thread) != nullptr || errno != EIO) return 12;
+  ibv_mw window{.context = device(), .pd = end.pd(), .rkey = 0x100, .handle = 1, .type = IBV_MW_TYPE_1};
+  ibv_mw_bind bind{};
+  bind.bind_info = {end.mr(), end.address(), 8, IBV_ACCESS_REMOTE_READ};
+  if (ibv_bind_mw(end.qp(), &window, &bind) != EIO || window.rkey != 0x100) return 13;
   return 0;
 }
 
@@ -152,6 +159,45 @@ int open_own() {
   if (ibv_destroy_qp(qp) != 0 || ibv_dereg_mr(mr) != 0 || ibv_destroy_cq(cq) != 0 || ibv_dealloc_pd(pd) != 0)
     return 25;
   return ibv_close_device(context) == 0 ? 0 : 26;
+}
+
+// Takes each lock that is a whole process's, again and again.
+void make_and_destroy(const std::atomic<bool>& stop, ibv_pd* pd) {
+  static char bytes[64];
+  while (!stop) {
+    ibv_cq* cq = ibv_create_cq(device(), 4, nullptr, nullptr, 0);
+    ibv_mr* mr = ibv_reg_mr(pd, bytes, sizeof bytes, kAccess);
+    ibv_alloc_dm_attr wanted{};
+    wanted.length = 64;
+    ibv_dm* dm = ibv_alloc_dm(device(), &wanted);
+    EXPECT_EQ(0, ibv_free_dm(dm));
+    EXPECT_EQ(0, ibv_dereg_mr(mr));
+    EXPECT_EQ(0, ibv_destroy_cq(cq));
+  }
+}
+
+TEST(ForkWhileOthersWork, TheChildWaitsForNobody) {
+  ibv_pd* pd = ibv_alloc_pd(device());
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { make_and_destroy(stop, pd); });
+  for (int i = 0; i < 30; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(30);  // a lock that nobody gives back
+      ibv_alloc_dm_attr wanted{};
+      wanted.length = 64;
+      if (ibv_alloc_dm(device(), &wanted) == nullptr) _exit(1);
+      _exit(open_own());
+    }
+    int status = 0;
+    ASSERT_EQ(child, waitpid(child, &status, 0));
+    EXPECT_EQ(0, status);
+    if (status != 0) break;
+  }
+  stop = true;
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(0, ibv_dealloc_pd(pd));
 }
 
 class Fork : public testing::TestWithParam<bool> {};

@@ -120,6 +120,26 @@ TEST_F(QpEx, InlineDataIsCopiedAtOnce) {
   EXPECT_EQ(0, std::memcmp(b_.bytes() + 64, "in two data", 11));
 }
 
+TEST_F(QpEx, TheLastSetterOfDataCounts) {
+  b_.receive(1, 0, 64);
+  b_.receive(2, 64, 64);
+  std::memcpy(a_.bytes(), "pieces", 6);
+  char text[] = "inline";
+  const ibv_sge list[] = {a_.piece(0, 2), a_.piece(2, 2), a_.piece(4, 2)};
+  ibv_wr_start(a_.ex());
+  ibv_wr_send(a_.ex());
+  ibv_wr_set_inline_data(a_.ex(), text, 6);
+  ibv_wr_set_sge_list(a_.ex(), 3, list);
+  ibv_wr_send(a_.ex());
+  ibv_wr_set_sge_list(a_.ex(), 3, list);
+  ibv_wr_set_inline_data(a_.ex(), text, 6);
+  ASSERT_EQ(0, ibv_wr_complete(a_.ex()));
+  ASSERT_TRUE(b_.next_is(1, IBV_WC_SUCCESS));
+  ASSERT_TRUE(b_.next_is(2, IBV_WC_SUCCESS));
+  EXPECT_EQ(0, std::memcmp(b_.bytes(), "pieces", 6));
+  EXPECT_EQ(0, std::memcmp(b_.bytes() + 64, "inline", 6));
+}
+
 TEST_F(QpEx, FlagsAreEachRequestsOwn) {
   for (uint64_t i = 0; i < 3; ++i) b_.receive(i);
   ibv_wr_start(a_.ex());
