@@ -231,7 +231,7 @@ TEST(QpModify, RefusesBitsStatesAndTypesThatAreNone) {
 
   const QpAttributes now = initial_attributes(kCap);
   EXPECT_TRUE(
-      has_part(refusal(check_modify(IBV_QPT_XRC_SEND, now, good_values(), 0, two_ports())), "type 9"));
+      has_part(refusal(check_modify(IBV_QPT_RAW_PACKET, now, good_values(), 0, two_ports())), "type 8"));
 }
 
 TEST(QpModify, CurrentStateMustBeTheActualOne) {
