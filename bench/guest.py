@@ -61,7 +61,7 @@ def inside(options) -> int:
 
 def shown(case: GuestCase, entry: dict) -> str:
     metric = METRICS[case.measure]
-    value = f"{number(entry[metric])} {UNITS[metric]}" if metric in entry else f"FAILED: {entry.get('failed', 'zero')}"
+    value = f"{number(entry[metric])} {UNITS[metric]}" if metric in entry else f"FAILED: {entry['failed']}"
     return f"{size_name(case.size):>7} {case.operation + ' ' + case.measure:<17} {case.who:<15} {value}"
 
 

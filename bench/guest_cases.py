@@ -3,7 +3,7 @@
 rxe of these kernels works only in the first network namespace, and has UDP port 4791 there: Verbena has two others."""
 from dataclasses import asdict, dataclass
 
-from cases import BANDWIDTH, KIB, LATENCY, LATENCY_US, MIB, Bench, Case, Measured
+from cases import BANDWIDTH, KIB, LATENCY, LATENCY_US, MIB, Bench, Case, Measured, PeerFailed
 from peers import verbena
 from processes import environment, numbers, run_alone, run_pair
 from wire_cases import METRICS
@@ -89,8 +89,10 @@ class Guest:
             ends[1].append(OUR_SERVER)
         text = run_pair(*ends, port, self.bench.cores, self.bench.timeout_seconds,
                         environment(WIRE if case.who == OURS else {}))
-        found = verbena.parse(text, Case(case.operation, kind, case.size))
-        return {METRICS[case.measure]: found[METRICS[case.measure]]}
+        value = verbena.parse(text, Case(case.operation, kind, case.size))[METRICS[case.measure]]
+        if value == 0:  # else it would be left out of the ratios without a word
+            raise PeerFailed("nothing was completed in the time measured")
+        return {METRICS[case.measure]: value}
 
     def run(self, case: GuestCase) -> Measured:
         return self.run_udp(case) if case.operation == "pingpong" else self.run_perftest(case)
