@@ -218,5 +218,46 @@ TEST(Imports, WhatIsNotThere) {
   EXPECT_EQ(ENOENT, errno);
 }
 
+TEST(Imports, AWindowIsNoRegion) {
+  End a, b;
+  connect(a, b);
+  ibv_mr* mr = ibv_reg_mr(a.pd(), a.bytes(), 4096, kAccess | IBV_ACCESS_MW_BIND);
+  ibv_mw* window = ibv_alloc_mw(a.pd(), IBV_MW_TYPE_1);
+  ibv_mw_bind bind{};
+  bind.send_flags = IBV_SEND_SIGNALED;
+  bind.bind_info = {mr, a.address(), 64, IBV_ACCESS_REMOTE_READ};
+  ASSERT_EQ(0, ibv_bind_mw(a.qp(), window, &bind));
+  ASSERT_TRUE(a.next_is(0, IBV_WC_SUCCESS));
+  EXPECT_EQ(nullptr, ibv_import_mr(a.pd(), window->handle));
+  EXPECT_EQ(ENOENT, errno);
+  EXPECT_EQ(0, ibv_dealloc_mw(window));
+  EXPECT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST(Imports, OfARegionThatIsGoneStayDead) {
+  End a;
+  ibv_mr* mr = ibv_reg_mr(a.pd(), a.bytes(), 4096, kAccess);
+  ibv_mr* imported = ibv_import_mr(a.pd(), mr->handle);
+  ASSERT_NE(nullptr, imported);
+  EXPECT_EQ(0, ibv_dereg_mr(mr));
+  EXPECT_EQ(IBV_REREG_MR_ERR_INPUT,
+            ibv_rereg_mr(imported, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAccess));
+  EXPECT_EQ(EINVAL, errno);
+  EXPECT_EQ(0, ibv_dereg_mr(imported));
+}
+
+TEST(Imports, OfANullRegionStayAsItIs) {
+  End a;
+  ibv_mr* mr = ibv_alloc_null_mr(a.pd());
+  ASSERT_NE(nullptr, mr);
+  ibv_mr* imported = ibv_import_mr(a.pd(), mr->handle);
+  ASSERT_NE(nullptr, imported);
+  EXPECT_EQ(mr->rkey, imported->rkey);
+  EXPECT_EQ(IBV_REREG_MR_ERR_INPUT,
+            ibv_rereg_mr(imported, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, a.bytes(), 4096, 0));
+  ibv_unimport_mr(imported);
+  EXPECT_EQ(0, ibv_dereg_mr(mr));
+}
+
 }  // namespace
 }  // namespace verbena::surface
