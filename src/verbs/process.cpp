@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/random.hpp"
@@ -77,7 +78,9 @@ void Process::release_srq(uint16_t index) {
 
 void Process::add(const std::shared_ptr<SharedReceiveQueue>& queue) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(shared_queues_, [](const auto& known) { return known.expired(); });
+  // Those that are gone are swept out now and then, as below.
+  if (shared_queues_.size() >= 64 && std::has_single_bit(shared_queues_.size()))
+    std::erase_if(shared_queues_, [](const auto& known) { return known.expired(); });
   shared_queues_.push_back(queue);
 }
 
