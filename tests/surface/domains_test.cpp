@@ -259,5 +259,36 @@ TEST(Imports, OfANullRegionStayAsItIs) {
   EXPECT_EQ(0, ibv_dereg_mr(mr));
 }
 
+// ---- What goes together. ----
+
+TEST(Contexts, QueuesAndChannelsOfAnotherAreRefused) {
+  ibv_context* other = ibv_open_device(device()->device);
+  ibv_context* imported = ibv_import_device(dup(device()->cmd_fd));
+  ASSERT_NE(nullptr, other);
+  ASSERT_NE(nullptr, imported);
+  ibv_comp_channel* channel = ibv_create_comp_channel(device());
+  EXPECT_EQ(nullptr, ibv_create_cq(other, 4, nullptr, channel, 0));
+  EXPECT_EQ(EINVAL, errno);
+  ibv_cq* cq = ibv_create_cq(imported, 4, nullptr, channel, 0);
+  EXPECT_NE(nullptr, cq) << "an import is the same context";
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = cq;
+  init.qp_type = IBV_QPT_RC;
+  init.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  ibv_pd* pd = ibv_alloc_pd(other);
+  EXPECT_EQ(nullptr, ibv_create_qp(pd, &init));
+  EXPECT_EQ(EINVAL, errno);
+  EXPECT_EQ(0, ibv_dealloc_pd(pd));
+  pd = ibv_alloc_pd(device());
+  ibv_qp* qp = ibv_create_qp(pd, &init);
+  ASSERT_NE(nullptr, qp);
+  EXPECT_EQ(0, ibv_destroy_qp(qp));
+  EXPECT_EQ(0, ibv_dealloc_pd(pd));
+  EXPECT_EQ(0, ibv_destroy_cq(cq));
+  EXPECT_EQ(0, ibv_destroy_comp_channel(channel));
+  EXPECT_EQ(0, ibv_close_device(imported));
+  EXPECT_EQ(0, ibv_close_device(other));
+}
+
 }  // namespace
 }  // namespace verbena::surface
