@@ -1,11 +1,13 @@
 // Opening, importing and closing a device.
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "abi/abi.hpp"
 #include "abi/process_state.hpp"
+#include "abi/refusals.hpp"
 
 namespace verbena::abi {
 namespace {
@@ -76,6 +78,19 @@ void release_context(Context& context) {
   }
   pthread_mutex_destroy(&context.verbs.context.mutex);
   delete &context;  // talks to the agent, so not under the lock
+}
+
+bool same_context(ibv_context* one, ibv_context* other) {
+  if (one == other) return true;
+  struct stat a {
+  }, b{};
+  return ::fstat(one->cmd_fd, &a) == 0 && ::fstat(other->cmd_fd, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+int refused_as_stale(ibv_context* context) noexcept {
+  const auto usable = guarded([&] { return Context::from(context).usable(); });
+  return usable ? EIO : explained(usable.error());
 }
 
 base::Result<void> Context::usable() const {

@@ -7,6 +7,7 @@
 #include "abi/cq.hpp"
 #include "abi/entries.hpp"
 #include "abi/process_state.hpp"
+#include "abi/refusals.hpp"
 #include "abi/wait_acks.hpp"
 #include "verbs/device_limits.hpp"
 
@@ -20,6 +21,8 @@ base::Result<void> check(ibv_context* context, const CqWish& wish) {
   if (wish.vector >= static_cast<uint32_t>(context->num_comp_vectors))
     return base::fail(EINVAL, fmt::format("completion vectors are 0 to {}, not {}",
                                           context->num_comp_vectors - 1, static_cast<int>(wish.vector)));
+  if (wish.channel != nullptr && !same_context(wish.channel->context, context))
+    return base::fail(EINVAL, "the completion channel is of another context than the completion queue");
   return {};
 }
 
@@ -76,8 +79,10 @@ base::Result<void> destroy(ibv_cq* ibv) {
   cq.queue->close();  // no event of it is handed out from here on
   context.open->events().forget(reinterpret_cast<uint64_t>(ibv));
   pthread_mutex_lock(&ibv->mutex);
-  wait_for_acks(ibv->mutex, ibv->cond, ibv->comp_events_completed, cq.events_handed_out);
-  wait_for_acks(ibv->mutex, ibv->cond, ibv->async_events_completed, cq.async_events_handed_out);
+  wait_for_acks(ibv->mutex, ibv->cond, ibv->comp_events_completed, cq.events_handed_out, "ibv_destroy_cq",
+                "ibv_ack_cq_events");
+  wait_for_acks(ibv->mutex, ibv->cond, ibv->async_events_completed, cq.async_events_handed_out,
+                "ibv_destroy_cq", "ibv_ack_async_event");
   pthread_mutex_unlock(&ibv->mutex);
   if (ibv->channel != nullptr) {
     const std::lock_guard lock(state().mutex);
@@ -105,12 +110,15 @@ base::Result<void> resize(ibv_cq* ibv, int cqe) {
 // The fast path: no guard, no errno. In the child of a fork() nothing of it is mapped, so that is looked at.
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions) noexcept {
   if (count <= 0) return 0;
-  if (!Cq::from(cq).data->usable()) return -1;
+  if (!Cq::from(cq).data->usable()) {
+    (void)refused_as_stale(cq->context);
+    return -1;
+  }
   return Cq::from(cq).queue->poll(count, completions);
 }
 
 int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept {
-  if (!Cq::from(cq).data->usable()) return EIO;
+  if (!Cq::from(cq).data->usable()) return refused_as_stale(cq->context);
   Cq::from(cq).queue->arm(solicited_only != 0);
   return 0;
 }

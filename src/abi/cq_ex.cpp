@@ -5,6 +5,7 @@
 
 #include "abi/cq.hpp"
 #include "abi/entries.hpp"
+#include "abi/refusals.hpp"
 #include "base/time.hpp"
 #include "verbs/device_limits.hpp"
 
@@ -32,7 +33,7 @@ int take_next(Cq& cq) {
 int start_poll(ibv_cq_ex* ex, ibv_poll_cq_attr* attr) noexcept {
   Cq& cq = Cq::from(ex);
   if (attr != nullptr && attr->comp_mask != 0) return EINVAL;
-  if (!cq.data->usable()) return EIO;
+  if (!cq.data->usable()) return refused_as_stale(ex->context);
   if (!cq.one_thread) cq.polling.lock();
   const int error = take_next(cq);
   // Without a first completion ibv_end_poll isn't called.

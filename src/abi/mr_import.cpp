@@ -24,6 +24,12 @@ base::Result<ibv_mr*> import(ibv_pd* pd, uint32_t handle) {
              .handle = handle,
              .lkey = *key,
              .rkey = *key};
+  // A null region stays as it is, and peers have no key of it.
+  const auto mode = (*data)->process().arena().mr(handle).mode.get();
+  if (mode == static_cast<uint32_t>(arena::MrMode::kNull)) {
+    mr->plain = false;
+    mr->ibv.rkey = 0;
+  }
   mr->domain = std::move(domain);
   mr->data = std::move(*data);
   hold_context(context);

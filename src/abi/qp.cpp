@@ -5,6 +5,7 @@
 #include "abi/entries.hpp"
 #include "abi/process_state.hpp"
 #include "abi/qp.hpp"
+#include "abi/refusals.hpp"
 #include "abi/request_builder.hpp"
 #include "abi/wait_acks.hpp"
 #include "abi/xrc.hpp"
@@ -51,8 +52,11 @@ base::Result<void> check(const ibv_qp_init_attr_ex& attr) {
                       "or IBV_QPT_XRC_RECV",
                       static_cast<int>(attr.qp_type)));
   }
-  if (attr.srq != nullptr && attr.pd != nullptr && attr.srq->context != attr.pd->context)
+  if (attr.srq != nullptr && attr.pd != nullptr && !same_context(attr.srq->context, attr.pd->context))
     return base::fail(EINVAL, "the shared receive queue is of another context than the protection domain");
+  for (const ibv_cq* cq : {attr.send_cq, attr.qp_type == IBV_QPT_XRC_SEND ? nullptr : attr.recv_cq})
+    if (cq != nullptr && attr.pd != nullptr && !same_context(cq->context, attr.pd->context))
+      return base::fail(EINVAL, "a completion queue is of another context than the protection domain");
   if (attr.qp_type == IBV_QPT_XRC_SEND) {
     if (attr.send_cq == nullptr) return base::fail(EINVAL, "an XRC_SEND queue pair needs a completion queue");
     if (attr.srq != nullptr)
@@ -132,7 +136,8 @@ base::Result<void> destroy(ibv_qp* ibv) {
   qp.queue_pair->destroy();
   context.open->events().forget(reinterpret_cast<uint64_t>(ibv));
   pthread_mutex_lock(&ibv->mutex);
-  wait_for_acks(ibv->mutex, ibv->cond, ibv->events_completed, qp.async_events_handed_out);
+  wait_for_acks(ibv->mutex, ibv->cond, ibv->events_completed, qp.async_events_handed_out, "ibv_destroy_qp",
+                "ibv_ack_async_event");
   pthread_mutex_unlock(&ibv->mutex);
   pthread_cond_destroy(&ibv->cond);
   pthread_mutex_destroy(&ibv->mutex);
@@ -175,7 +180,7 @@ verbs::QueuePair* usable_queues(ibv_qp* ibv, Request* requests, Request** bad, i
   if (qp.data->usable() && qp.queue_pair) [[likely]]
     return qp.queue_pair.get();
   if (bad != nullptr) *bad = requests;
-  error = qp.queue_pair ? EIO : EINVAL;
+  error = qp.queue_pair ? refused_as_stale(ibv->context) : EINVAL;
   if (!qp.queue_pair)
     base::explain(fmt::format("QP 0x{:06x} is an XRC target: it has no queues to post to", ibv->qp_num));
   return nullptr;

@@ -4,6 +4,7 @@
 #include "abi/abi.hpp"
 #include "abi/entries.hpp"
 #include "abi/qp.hpp"
+#include "abi/refusals.hpp"
 #include "abi/request_builder.hpp"
 
 namespace verbena::abi {
@@ -151,7 +152,7 @@ int complete(ibv_qp_ex* qp) {
                     "there), so nothing is posted",
                     ours.ibv.qp_num));
   } else if (!ours.data->usable()) {
-    error = EIO;
+    error = refused_as_stale(ours.ibv.context);
   } else if (ibv_send_wr* requests = built.linked(); requests != nullptr) {
     error = ours.queue_pair->post_send(requests, nullptr, /*all=*/true);
   }

@@ -4,6 +4,7 @@
 #include "abi/abi.hpp"
 #include "abi/entries.hpp"
 #include "abi/process_state.hpp"
+#include "abi/refusals.hpp"
 #include "abi/wait_acks.hpp"
 #include "verbs/shared_receive_queue.hpp"
 
@@ -103,7 +104,8 @@ base::Result<void> destroy(ibv_srq* ibv) {
   srq.queue->close();
   context.open->events().forget(reinterpret_cast<uint64_t>(ibv));
   pthread_mutex_lock(&ibv->mutex);
-  wait_for_acks(ibv->mutex, ibv->cond, ibv->events_completed, srq.async_events_handed_out);
+  wait_for_acks(ibv->mutex, ibv->cond, ibv->events_completed, srq.async_events_handed_out, "ibv_destroy_srq",
+                "ibv_ack_async_event");
   pthread_mutex_unlock(&ibv->mutex);
   pthread_cond_destroy(&ibv->cond);
   pthread_mutex_destroy(&ibv->mutex);
@@ -131,7 +133,7 @@ base::Result<void> query(ibv_srq* ibv, ibv_srq_attr& attr) {
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* requests, ibv_recv_wr** bad) noexcept {
   if (!Srq::from(srq).data->usable()) {
     if (bad != nullptr) *bad = requests;
-    return EIO;
+    return refused_as_stale(srq->context);
   }
   return Srq::from(srq).queue->post(requests, bad);
 }

@@ -108,7 +108,8 @@ base::Result<void> destroy_target(ibv_qp* ibv) {
   domain.link->unlisten(ibv);
   context.open->events().forget(reinterpret_cast<uint64_t>(ibv));
   pthread_mutex_lock(&ibv->mutex);
-  wait_for_acks(ibv->mutex, ibv->cond, ibv->events_completed, qp.async_events_handed_out);
+  wait_for_acks(ibv->mutex, ibv->cond, ibv->events_completed, qp.async_events_handed_out, "ibv_destroy_qp",
+                "ibv_ack_async_event");
   pthread_mutex_unlock(&ibv->mutex);
   pthread_cond_destroy(&ibv->cond);
   pthread_mutex_destroy(&ibv->mutex);

@@ -18,6 +18,12 @@ constexpr uint32_t kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
 constexpr uint32_t kNeedsLocalWrite = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr uint32_t kWrites = IBV_ACCESS_LOCAL_WRITE | kNeedsLocalWrite;
 
+// Is it a region's that is registered, neither gone nor a window's?
+bool registered(const arena::MrEntry& entry, uint32_t key) {
+  const auto tag = static_cast<uint8_t>(entry.word.get());
+  return tag != 0 && tag == static_cast<uint8_t>(key) && (entry.access.get() & arena::kWindow) == 0;
+}
+
 }  // namespace
 
 base::Result<void> MemoryRegions::check(const RegionRequest& request) {
@@ -130,6 +136,13 @@ void MemoryRegions::write(arena::MrEntry& entry, uint8_t tag, const RegionReques
 base::Result<void> MemoryRegions::change(uint32_t key, int mask, const RegionRequest& request) {
   const uint32_t index = key >> 8;
   auto& entry = arena_.mr(index);
+  const auto stale = [&] {
+    return base::fail(EINVAL,
+                      fmt::format("ibv_rereg_mr: the region with key 0x{:x} was deregistered, maybe by "
+                                  "another import of it",
+                                  key));
+  };
+  if (!registered(entry, key)) return stale();
   RegionRequest changed{.address = entry.address.get(),
                         .length = entry.length.get(),
                         .iova = entry.iova.get(),
@@ -152,6 +165,7 @@ base::Result<void> MemoryRegions::change(uint32_t key, int mask, const RegionReq
   if (!backing) return std::unexpected(backing.error());
   {
     const std::lock_guard lock(mutex_);
+    if (!registered(entry, key)) return stale();
     if (auto ok = withdraw(index, "ibv_rereg_mr"); !ok) return ok;
   }
   if (settle_) settle_();
@@ -165,7 +179,7 @@ base::Result<void> MemoryRegions::remove(uint32_t key) {
   const uint32_t index = key >> 8;
   {
     const std::lock_guard lock(mutex_);
-    if (static_cast<uint8_t>(arena_.mr(index).word.get()) != static_cast<uint8_t>(key)) return {};
+    if (!registered(arena_.mr(index), key)) return {};
     if (auto ok = withdraw(index, "ibv_dereg_mr"); !ok) return ok;
   }
   if (settle_) settle_();
@@ -190,10 +204,10 @@ bool MemoryRegions::accesses(uint32_t key, base::Slot by) const {
 base::Result<uint32_t> MemoryRegions::find(uint32_t handle, uint32_t domain) {
   const std::lock_guard lock(mutex_);
   const bool known = handle != 0 && handle < next_;
-  const auto tag = known ? static_cast<uint8_t>(arena_.mr(handle).word.get()) : uint8_t{0};
-  if (tag == 0 || arena_.mr(handle).domain.get() != domain)
+  const uint32_t key = known ? handle << 8 | static_cast<uint8_t>(arena_.mr(handle).word.get()) : 0;
+  if (!known || !registered(arena_.mr(handle), key) || arena_.mr(handle).domain.get() != domain)
     return base::fail(ENOENT, fmt::format("no memory region with handle {} is in this domain", handle));
-  return handle << 8 | tag;
+  return key;
 }
 
 bool MemoryRegions::accessed(uint32_t index, base::Slot& by) const {

@@ -176,6 +176,9 @@ int lose_device() {
   const bool made = ibv_create_cq(contexts[0], 1, nullptr, nullptr, 0) != nullptr;
   std::printf("%d 0\n", made ? 0 : errno);
   std::fflush(stdout);
+  for (ibv_context* context : contexts)
+    if (ibv_close_device(context) != 0) return 4;
+  ibv_free_device_list(list);
   return 0;
 }
 

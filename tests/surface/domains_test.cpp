@@ -258,5 +258,77 @@ TEST(Imports, OfAnotherProcessOpenTheDeviceOnly) {
   EXPECT_EQ(0, WEXITSTATUS(status)) << "the step that went wrong";
 }
 
+TEST(Imports, AWindowIsNoRegion) {
+  End a, b;
+  connect(a, b);
+  ibv_mr* mr = ibv_reg_mr(a.pd(), a.bytes(), 4096, kAccess | IBV_ACCESS_MW_BIND);
+  ibv_mw* window = ibv_alloc_mw(a.pd(), IBV_MW_TYPE_1);
+  ibv_mw_bind bind{};
+  bind.send_flags = IBV_SEND_SIGNALED;
+  bind.bind_info = {mr, a.address(), 64, IBV_ACCESS_REMOTE_READ};
+  ASSERT_EQ(0, ibv_bind_mw(a.qp(), window, &bind));
+  ASSERT_TRUE(a.next_is(0, IBV_WC_SUCCESS));
+  EXPECT_EQ(nullptr, ibv_import_mr(a.pd(), window->handle));
+  EXPECT_EQ(ENOENT, errno);
+  EXPECT_EQ(0, ibv_dealloc_mw(window));
+  EXPECT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST(Imports, OfARegionThatIsGoneStayDead) {
+  End a;
+  ibv_mr* mr = ibv_reg_mr(a.pd(), a.bytes(), 4096, kAccess);
+  ibv_mr* imported = ibv_import_mr(a.pd(), mr->handle);
+  ASSERT_NE(nullptr, imported);
+  EXPECT_EQ(0, ibv_dereg_mr(mr));
+  EXPECT_EQ(IBV_REREG_MR_ERR_INPUT,
+            ibv_rereg_mr(imported, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAccess));
+  EXPECT_EQ(EINVAL, errno);
+  EXPECT_EQ(0, ibv_dereg_mr(imported));
+}
+
+TEST(Imports, OfANullRegionStayAsItIs) {
+  End a;
+  ibv_mr* mr = ibv_alloc_null_mr(a.pd());
+  ASSERT_NE(nullptr, mr);
+  ibv_mr* imported = ibv_import_mr(a.pd(), mr->handle);
+  ASSERT_NE(nullptr, imported);
+  EXPECT_EQ(mr->rkey, imported->rkey);
+  EXPECT_EQ(IBV_REREG_MR_ERR_INPUT,
+            ibv_rereg_mr(imported, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, a.bytes(), 4096, 0));
+  ibv_unimport_mr(imported);
+  EXPECT_EQ(0, ibv_dereg_mr(mr));
+}
+
+// ---- What goes together. ----
+
+TEST(Contexts, QueuesAndChannelsOfAnotherAreRefused) {
+  ibv_context* other = ibv_open_device(device()->device);
+  ibv_context* imported = ibv_import_device(dup(device()->cmd_fd));
+  ASSERT_NE(nullptr, other);
+  ASSERT_NE(nullptr, imported);
+  ibv_comp_channel* channel = ibv_create_comp_channel(device());
+  EXPECT_EQ(nullptr, ibv_create_cq(other, 4, nullptr, channel, 0));
+  EXPECT_EQ(EINVAL, errno);
+  ibv_cq* cq = ibv_create_cq(imported, 4, nullptr, channel, 0);
+  EXPECT_NE(nullptr, cq) << "an import is the same context";
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = cq;
+  init.qp_type = IBV_QPT_RC;
+  init.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  ibv_pd* pd = ibv_alloc_pd(other);
+  EXPECT_EQ(nullptr, ibv_create_qp(pd, &init));
+  EXPECT_EQ(EINVAL, errno);
+  EXPECT_EQ(0, ibv_dealloc_pd(pd));
+  pd = ibv_alloc_pd(device());
+  ibv_qp* qp = ibv_create_qp(pd, &init);
+  ASSERT_NE(nullptr, qp);
+  EXPECT_EQ(0, ibv_destroy_qp(qp));
+  EXPECT_EQ(0, ibv_dealloc_pd(pd));
+  EXPECT_EQ(0, ibv_destroy_cq(cq));
+  EXPECT_EQ(0, ibv_destroy_comp_channel(channel));
+  EXPECT_EQ(0, ibv_close_device(imported));
+  EXPECT_EQ(0, ibv_close_device(other));
+}
+
 }  // namespace
 }  // namespace verbena::surface

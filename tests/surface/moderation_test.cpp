@@ -1,6 +1,9 @@
 // ibv_modify_cq: events for many completions, or after a while.
 #include <poll.h>
 
+#include <cstdlib>
+#include <thread>
+
 #include "end.hpp"
 
 namespace verbena::surface {
@@ -94,6 +97,34 @@ TEST_F(Moderation, NothingElseCanBeModified) {
     attr.attr_mask = mask;
     EXPECT_EQ(EINVAL, ibv_modify_cq(a_.cq(), &attr)) << mask;
   }
+}
+
+TEST(Acknowledging, DestroyingSaysWhatItWaitsFor) {
+  ibv_comp_channel* channel = ibv_create_comp_channel(device());
+  ibv_cq* cq = ibv_create_cq(device(), 16, nullptr, channel, 0);
+  {
+    End a({.cq = cq}), b;
+    connect(a, b);
+    ASSERT_EQ(0, ibv_req_notify_cq(cq, 0));
+    b.receive(1);
+    ASSERT_EQ(0, a.post_send(1));
+    ibv_cq* rung = nullptr;
+    void* context = nullptr;
+    ASSERT_EQ(0, ibv_get_cq_event(channel, &rung, &context));
+    ASSERT_TRUE(a.next_is(1, IBV_WC_SUCCESS));
+  }
+  setenv("VERBENA_EXPLAIN", "1", 1);
+  testing::internal::CaptureStderr();
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    ibv_ack_cq_events(cq, 1);
+  });
+  EXPECT_EQ(0, ibv_destroy_cq(cq));
+  late.join();
+  unsetenv("VERBENA_EXPLAIN");
+  EXPECT_NE(std::string::npos, testing::internal::GetCapturedStderr().find(
+                                   "ibv_destroy_cq waits until the program acknowledges 1"));
+  EXPECT_EQ(0, ibv_destroy_comp_channel(channel));
 }
 
 }  // namespace
