@@ -25,6 +25,8 @@ namespace {
 // Programs open and close devices in a row while they look around: the slot stays a moment longer.
 constexpr base::Duration kLinger = base::seconds(1);
 constexpr base::Duration kWithoutWakes = base::milliseconds(100);
+// How long our descriptors may be gone before it is noticed.
+constexpr base::Duration kLookAround = base::seconds(2);
 
 // Where things stand in polled_; what the work watches comes after.
 constexpr size_t kAsked = 0;
@@ -160,8 +162,8 @@ bool HostTie::doze(int fd, base::Instant until) {
     work = work_;
     polled_[kWoken].fd = wake_.woken.get();
   }
-  // The program closed it: then nobody can wake us.
-  if (polled_[kWoken].fd < 0) until = std::min(until, base::now() + kWithoutWakes);
+  // The program closed it: then nobody can wake us. It may do so while we sleep, which wakes nobody either.
+  until = std::min(until, base::now() + (polled_[kWoken].fd < 0 ? kWithoutWakes : kLookAround));
   if (work) {
     const std::lock_guard working(working_mutex_);
     until = std::min(until, work->help(base::now()));
