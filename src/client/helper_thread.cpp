@@ -26,7 +26,7 @@ namespace {
 constexpr base::Duration kLinger = base::seconds(1);
 constexpr base::Duration kWithoutWakes = base::milliseconds(100);
 // How long our descriptors may be gone before it is noticed.
-constexpr base::Duration kLookAround = base::seconds(2);
+constexpr base::Duration kLookAround = base::seconds(5);
 
 // Where things stand in polled_; what the work watches comes after.
 constexpr size_t kAsked = 0;

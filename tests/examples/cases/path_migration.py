@@ -1,5 +1,6 @@
 """path-migration: a connection between two ports of each host; one loses its link, or the program changes the path."""
 import subprocess
+import time
 
 import stage
 from pair_case import FOREVER, ExampleCase
@@ -15,6 +16,16 @@ def second_link() -> None:
     for number, host in enumerate(stage.HOSTS):
         host.ip(f"addr add 10.78.0.{number + 1}/24 dev veth{number + 2}")
         host.ip(f"link set veth{number + 2} up")
+
+
+def wait_until_active() -> None:
+    """Both ports of the first host: after a link comes back its agent hears of it a moment later."""
+    command = [*stage.HOSTS[0].prefix, str(stage.VERBENA), "run", "--device", DEVICES[0], "--", "ibv_devinfo"]
+    end = time.monotonic() + 10
+    while subprocess.run(command, capture_output=True, text=True).stdout.count("PORT_ACTIVE") < 2:
+        if time.monotonic() > end:
+            raise AssertionError("a port whose link is up stays down")
+        time.sleep(0.05)
 
 
 class PathMigration(ExampleCase):
@@ -55,6 +66,7 @@ class PathMigration(ExampleCase):
             client.end()
             server.end()
             stage.HOSTS[0].ip("link set veth0 up")
+            wait_until_active()
 
     def test_mistakes_are_named(self):
         self.assert_ends(self.start(self.name), 1, "port 2 isn't another one of the device's 1")
