@@ -1,4 +1,6 @@
 """XRC: ibv_xsrq_pingpong and perftest's -c XRC, on one host and between two."""
+import dataclasses
+
 from row import ROOT, Row
 from rows.network import across
 from rows.pair import pair
@@ -34,4 +36,5 @@ PERFTEST = [
 
 NETWORK = ("poll", "events", "send-bw", "send-lat", "write-bw", "read-bw")
 
-ROWS = PINGPONGS + PERFTEST + [across("hosts", row, row.name, 1500) for row in PINGPONGS + PERFTEST if row.name in NETWORK]
+ROWS = PINGPONGS + PERFTEST + [dataclasses.replace(across("hosts", row, row.name, 1500), **ROOT_ONLY)
+                               for row in PINGPONGS + PERFTEST if row.name in NETWORK]
