@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -181,6 +182,8 @@ def run_all(chosen: dict[str, Row], options: argparse.Namespace, scratch: Path) 
 
 
 def main() -> int:
+    # Whoever runs us in the background may have it ignored, and programs would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options = arguments()
     chosen = {name: row for name, row in rows.everything().items() if re.search(options.only, name)}
     if options.list:
