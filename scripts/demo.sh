@@ -113,5 +113,5 @@ if [ "$failed" -ne 0 ]; then
   echo "$failed of these failed; please report it with the output above."
   exit 1
 fi
-echo "${bold}What works:${plain} RC, UC, UD, multicast and RDMA CM, on one host and between hosts; the list of programs is docs/COMPATIBILITY.md."
-echo "${bold}What comes next:${plain} XRC, rsockets, the C++ API."
+echo "${bold}What works:${plain} RC, UC, UD, XRC, multicast and RDMA CM, on one host and between hosts; the list of programs is docs/COMPATIBILITY.md."
+echo "${bold}What comes next:${plain} rsockets, XRC through RDMA CM, the C++ API."
