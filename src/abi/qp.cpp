@@ -125,6 +125,17 @@ base::Result<Qp*> create_qp(ibv_context* ibv_context, ibv_qp_init_attr_ex& attr)
   return made.release();
 }
 
+void end_events(Qp& qp) {
+  ibv_qp& ibv = qp.ibv;
+  Context::from(ibv.context).open->events().forget(reinterpret_cast<uint64_t>(&ibv));
+  pthread_mutex_lock(&ibv.mutex);
+  wait_for_acks(ibv.mutex, ibv.cond, ibv.events_completed, qp.async_events_handed_out, "ibv_destroy_qp",
+                "ibv_ack_async_event");
+  pthread_mutex_unlock(&ibv.mutex);
+  pthread_cond_destroy(&ibv.cond);
+  pthread_mutex_destroy(&ibv.mutex);
+}
+
 namespace {
 
 base::Result<void> destroy(ibv_qp* ibv) {
@@ -134,13 +145,7 @@ base::Result<void> destroy(ibv_qp* ibv) {
   if (qp.xrcd != nullptr) return destroy_target(ibv);
   if (ibv->qp_type == IBV_QPT_UD) qp.data->detach_all(qp.queue_pair->number());
   qp.queue_pair->destroy();
-  context.open->events().forget(reinterpret_cast<uint64_t>(ibv));
-  pthread_mutex_lock(&ibv->mutex);
-  wait_for_acks(ibv->mutex, ibv->cond, ibv->events_completed, qp.async_events_handed_out, "ibv_destroy_qp",
-                "ibv_ack_async_event");
-  pthread_mutex_unlock(&ibv->mutex);
-  pthread_cond_destroy(&ibv->cond);
-  pthread_mutex_destroy(&ibv->mutex);
+  end_events(qp);
   auto domain = qp.queue_pair->config().domain;
   delete &qp;
   domain->release();

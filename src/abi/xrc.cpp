@@ -1,11 +1,11 @@
 // XRC domains, and target queue pairs, which live in the keeper: here are handles of them.
 #include "abi/xrc.hpp"
+#include "abi/qp.hpp"
 
 #include <fmt/format.h>
 
 #include "abi/abi.hpp"
 #include "abi/entries.hpp"
-#include "abi/wait_acks.hpp"
 
 namespace verbena::abi {
 namespace {
@@ -106,13 +106,7 @@ base::Result<void> destroy_target(ibv_qp* ibv) {
   Qp& qp = Qp::from(ibv);
   Xrcd& domain = *qp.xrcd;
   domain.link->unlisten(ibv);
-  context.open->events().forget(reinterpret_cast<uint64_t>(ibv));
-  pthread_mutex_lock(&ibv->mutex);
-  wait_for_acks(ibv->mutex, ibv->cond, ibv->events_completed, qp.async_events_handed_out, "ibv_destroy_qp",
-                "ibv_ack_async_event");
-  pthread_mutex_unlock(&ibv->mutex);
-  pthread_cond_destroy(&ibv->cond);
-  pthread_mutex_destroy(&ibv->mutex);
+  end_events(qp);
   domain.link->release_target(ibv->qp_num);
   delete &qp;
   --domain.users;

@@ -231,7 +231,7 @@ class Port final : public verbs::Wire, private net::Sink {
   std::atomic<int64_t> promised_ = 0;
   std::atomic<int64_t> under_way_ = 0;
 
-  std::mutex receiving_;  // link_->receive, and all below
+  base::Lock receiving_;  // link_->receive, and all below; tried also by whoever may hold it already
   std::vector<Connection*> connections_;
   std::vector<Connection*> dirty_;
   std::vector<Connection*> owing_;  // acknowledgements that were put off
