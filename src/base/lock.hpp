@@ -18,6 +18,8 @@ class Lock {
     uint32_t free = kFree;
     return word_.compare_exchange_strong(free, kHeld, std::memory_order_acquire, std::memory_order_relaxed);
   }
+  // At this moment, by whomever.
+  [[nodiscard]] bool held() const { return word_.load(std::memory_order_relaxed) != kFree; }
   void unlock() {
     if (word_.exchange(kFree, std::memory_order_release) == kContended) word_.notify_one();
   }

@@ -222,8 +222,9 @@ void DataPath::read_letters(bool alone) {
 base::Instant DataPath::help(base::Instant now) {
   exchange_->self().set_helper_sleeps(false);
   const uint64_t polls = process_.polls();
-  if (std::exchange(polls_seen_, polls) != polls) polled_at_ = now;
   // One long poll or post may take a while by itself.
+  if (std::exchange(polls_seen_, polls) != polls || (process_.wire_active() && port_->busy()))
+    polled_at_ = now;
   const bool alone = alone_ = now - polled_at_ >= (suspects_ ? kDoubt : kAfterLastPoll);
   if (exchange_->has_letters()) read_letters(alone);
   look_at_bells();

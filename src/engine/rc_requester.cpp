@@ -16,8 +16,10 @@ using roce::Operation;
 
 namespace {
 
-// Packets after which an acknowledgement is asked for within a message, so that the window moves on.
-constexpr uint32_t kAskEvery = 16;
+// An acknowledgement is asked for after such a part of the window, so that it moves on, or of the queue, so
+// that the program can post on.
+constexpr uint32_t kAsksPerWindow = 8;
+constexpr uint32_t kAsksPerQueue = 4;
 // A long READ is asked for in parts: its answers must fit the window, since nobody else holds them back.
 constexpr uint32_t kLongestFetch = 256 * 1024;
 constexpr base::Duration kFirstPatience = base::milliseconds(2);
@@ -76,10 +78,12 @@ bool RcRequester::may_start(const Flight& flight) const {
   // What is still being read mustn't be invalidated under the READ.
   if ((flight.request.fenced || flight.request.invalidates) && !fetch_ends_.empty()) return false;
   // Without credit the first packet goes all the same, alone: its answer brings the next (IBA 9.7.7.2.5).
-  if (flight.request.consumes_receive() && credits_known_ && cost_sent_ != cost_acknowledged() &&
-      static_cast<int32_t>(flight.messages_before - message_limit_) >= 0)
-    return false;
-  return true;
+  return !flight.request.consumes_receive() || cost_sent_ == cost_acknowledged() ||
+         !has_no_credit_for(flight);
+}
+
+bool RcRequester::has_no_credit_for(const Flight& flight) const {
+  return credits_known_ && static_cast<int32_t>(flight.messages_before - message_limit_) >= 0;
 }
 
 bool RcRequester::poll_transmit(Instant now, PacketSink& sink) {
@@ -125,10 +129,9 @@ bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
     end_unreadable();
     return false;
   }
-  const uint64_t after = cost_sent_ + config_.mtu + Window::kPacketOverhead - cost_acknowledged();
   packet.bth.psn = flight.first + index;
   packet.bth.solicited = last && request.solicited;
-  packet.bth.ack_request = last || (index + 1) % kAskEvery == 0 || after >= window_.size() || recovering_;
+  packet.bth.ack_request = worth_asking(last);
   packet.reth = {request.address, request.key, static_cast<uint32_t>(request.length)};
   packet.imm = request.imm;
   packet.invalidate_key = request.imm;
@@ -136,6 +139,23 @@ bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
   sink.commit(packet);
   sent(now, packet.bth.psn, 1, packet.bth.ack_request);
   return true;
+}
+
+// After the packet that goes now. Whoever answers has as much work with it as we have with the answer.
+bool RcRequester::worth_asking(bool last) const {
+  if (recovering_ || (last && !followed_at_once())) return true;
+  const uint64_t after = cost_sent_ + config_.mtu + Window::kPacketOverhead;
+  return after - cost_acknowledged() >= window_.size() ||
+         (after - cost_asked_) * kAsksPerWindow >= window_.size() ||
+         (last && (cursor_ + 1 - number_asked_) * kAsksPerQueue >= config_.capacity);
+}
+
+// Whether the request behind the cursor's goes at once, and asks in its stead.
+bool RcRequester::followed_at_once() const {
+  if (cursor_ + 1 == tail_) return false;
+  const Flight& next = at(cursor_ + 1);
+  if (next.request.fetches() || next.request.fenced || next.request.invalidates) return false;
+  return !next.request.consumes_receive() || !has_no_credit_for(next);
 }
 
 bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
@@ -205,6 +225,10 @@ void RcRequester::sent(Instant now, Psn psn, uint32_t packets, bool asks) {
   if (end_psn_.before(after)) end_psn_ = after;
   cursor_packet_ += packets;
   cost_sent_ = flight.cost_before + cost_until(flight, cursor_packet_);
+  if (asks) {
+    cost_asked_ = cost_sent_;
+    number_asked_ = cursor_ + 1;
+  }
   if (cursor_packet_ == flight.packets) {
     ++cursor_;
     cursor_packet_ = 0;
@@ -285,7 +309,8 @@ void RcRequester::set_retry_rules(base::Duration timeout, unsigned retries, unsi
 void RcRequester::rewind() {
   cursor_ = head_;
   cursor_packet_ = head_ == tail_ ? 0 : at(head_).done;
-  cost_sent_ = cost_acknowledged();
+  cost_sent_ = cost_asked_ = cost_acknowledged();
+  number_asked_ = cursor_;
   for (const Psn end : fetch_ends_)
     if (std::ranges::find(replay_ends_, end) == replay_ends_.end()) replay_ends_.push_back(end);
   fetch_ends_.clear();

@@ -86,6 +86,9 @@ class RcRequester {
   [[nodiscard]] base::Psn cursor_psn() const;
 
   [[nodiscard]] bool may_start(const Flight& flight) const;
+  [[nodiscard]] bool has_no_credit_for(const Flight& flight) const;
+  [[nodiscard]] bool followed_at_once() const;
+  [[nodiscard]] bool worth_asking(bool last) const;
   [[nodiscard]] roce::Packet packet_for(const Request& request) const;
   bool send_piece(base::Instant now, Flight& flight, PacketSink& sink);
   bool send_fetch(base::Instant now, Flight& flight, PacketSink& sink);
@@ -125,7 +128,9 @@ class RcRequester {
   base::Psn next_psn_;          // of the next request posted
   base::Psn end_psn_;           // one past the highest ever sent
   uint64_t cost_posted_ = 0;
-  uint64_t cost_sent_ = 0;  // up to the cursor
+  uint64_t cost_sent_ = 0;      // up to the cursor
+  uint64_t cost_asked_ = 0;     // up to where an acknowledgement was asked for
+  uint32_t number_asked_ = 0;   // the request behind that
   uint32_t messages_posted_ = 0;
   bool failed_ = false;
 

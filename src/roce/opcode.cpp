@@ -135,10 +135,8 @@ constexpr Table make_table() {
   return table;
 }
 
-constexpr Table kTable = make_table();
-
 }  // namespace
 
-const OpcodeInfo& opcode_info(uint8_t opcode) { return kTable[opcode]; }
+constexpr std::array<OpcodeInfo, 256> kOpcodes = make_table();
 
 }  // namespace verbena::roce

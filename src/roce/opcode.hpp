@@ -1,6 +1,7 @@
 // The opcodes of IBA table 38: what each says of the packet that carries it, as data.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace verbena::roce {
@@ -68,6 +69,7 @@ struct OpcodeInfo {
 inline constexpr uint8_t kCnpOpcode = 0x81;
 
 // All 256; what isn't known says so.
-[[nodiscard]] const OpcodeInfo& opcode_info(uint8_t opcode);
+extern const std::array<OpcodeInfo, 256> kOpcodes;
+[[nodiscard]] inline const OpcodeInfo& opcode_info(uint8_t opcode) { return kOpcodes[opcode]; }
 
 }  // namespace verbena::roce

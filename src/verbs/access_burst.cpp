@@ -7,16 +7,18 @@ namespace {
 
 constexpr uint64_t kBlock = 64 << 10;  // proven at a time
 
+// The end of the block in which those bytes end. A burst may begin anywhere in a block; that it ends where all
+// others do has one stamp serve them all.
+uint64_t block_end(uint64_t address, uint64_t length) { return (address + length + kBlock - 1) & -kBlock; }
+
 // A program's buffers are few, and used again and again.
-ProofStamp& stamp_for(const std::byte* data, Access access) {
+ProofStamp& stamp_for(uint64_t end, Access access) {
   static std::array<std::array<ProofStamp, 64>, 2> stamps;
   auto& kind = stamps[static_cast<size_t>(access)];
-  return kind[reinterpret_cast<uintptr_t>(data) / kBlock % kind.size()];
+  return kind[end / kBlock % kind.size()];
 }
 
 }  // namespace
-
-thread_local AccessBurst* AccessBurst::current_ = nullptr;
 
 std::byte* AccessBurst::Held::find(const Side& side, const KeyUse& use, Access access) {
   const uint64_t offset = use.address - use_.address;
@@ -38,10 +40,11 @@ std::byte* AccessBurst::Held::look_up(const Side& side, const KeyUse& use, Acces
   guard_->seal();
   Region region;
   if (check_key(side.owner.arena(), use, region) != engine::Verdict::kDone) return nullptr;
-  const uint64_t length = std::max(use.length, std::min(kBlock, region.end - region.address));
+  const uint64_t end = block_end(region.address, use.length);
+  const uint64_t length = std::max(use.length, std::min(end, region.end) - region.address);
   auto* const data = reinterpret_cast<std::byte*>(region.address);
   const uint64_t now = ProofClock::now();
-  if (!accessible_again(data, length, access, stamp_for(data, access))) return nullptr;
+  if (!accessible_again(data, length, access, stamp_for(end, access))) return nullptr;
   owner_ = &side.owner;
   use_ = use;
   use_.length = length;

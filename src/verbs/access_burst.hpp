@@ -57,7 +57,8 @@ class AccessBurst {
     uint64_t proven_at_ = 0;
   };
 
-  static thread_local AccessBurst* current_;
+  // Of the few bytes that a library loaded late may still have so: one load instead of a call.
+  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local AccessBurst* current_ = nullptr;
   AccessBurst* outer_;
   std::array<Held, 2> held_;
 };

@@ -30,8 +30,6 @@ unsigned QueueOwner::claim_lane(AccessSide side) {
 
 void QueueOwner::release_lane(unsigned lane) { lanes_in_use_.fetch_and(~(1u << lane)); }
 
-thread_local HeldBells* HeldBells::current_ = nullptr;
-
 HeldBells::~HeldBells() {
   current_ = nullptr;
   for (const auto& [owner, cq] : bells_) owner->ring_channel(cq);

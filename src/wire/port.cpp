@@ -106,7 +106,7 @@ bool Port::drive(base::Instant now, Driver driver) {
     const size_t near = lanes_.receive(
         kReceiveBudget, [&](const auto& header, const auto& payload) { take_near(header, payload); });
     worked = near > 0;
-    if (look_at_socket(near)) worked |= link_->receive(*this, kReceiveBudget) > 0;
+    if (look_at_socket(near)) worked |= take_in(now) > 0;
     may_put_off_ = driver == Driver::kPoller;
     owed_.swap(owing_);
     for (Connection* connection : dirty_) {
@@ -132,6 +132,20 @@ bool Port::drive(base::Instant now, Driver driver) {
   }
   for (auto& failure : failures) failure.queue_pair->fail_as_requester(failure.life);
   return worked || !failures.empty();
+}
+
+// A timer may be due only because nobody has looked for a while: then what it waits for may be here, behind
+// what is handed over first.
+size_t Port::take_in(base::Instant now) {
+  size_t taken = 0;
+  for (size_t more = 1; more > 0 && taken < kReceiveBudget && (taken == 0 || timer_due(now)); taken += more)
+    more = link_->receive(*this, kReceiveBudget - taken);
+  return taken;
+}
+
+bool Port::timer_due(base::Instant now) {
+  const std::lock_guard lock(schedule_lock_);
+  return !timers_.empty() && timers_.top().due <= now;
 }
 
 void Port::take_stray(base::Instant now, const net::Received& received) {

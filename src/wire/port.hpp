@@ -32,7 +32,7 @@
 
 namespace verbena::wire {
 
-inline constexpr unsigned kBurst = 64;  // packets that one turn of a connection sends at most
+inline constexpr unsigned kBurst = 64;  // packets that one turn of a connection sends, to the end of a run
 
 // One queue pair's end. All but schedule's fields are used under the port's receiving lock.
 class Connection {
@@ -92,6 +92,8 @@ class Port final : public verbs::Wire, private net::Sink {
 
   [[nodiscard]] bool active() const override { return count_.load(std::memory_order_relaxed) != 0; }
   bool drive(base::Instant now, Driver driver) override;
+  // Some thread is sending or taking packets in.
+  [[nodiscard]] bool busy() const { return receiving_.held() || sending_.held(); }
   // When drive() is due though nothing comes in.
   [[nodiscard]] base::Instant next_due();
   // The helper thread sleeps until then: whoever schedules something earlier wakes it.
@@ -161,6 +163,10 @@ class Port final : public verbs::Wire, private net::Sink {
     void commit(const roce::Packet& packet) override;
     void flush() { port_.transmitter_.flush(); }
     [[nodiscard]] size_t waiting() const { return port_.transmitter_.waiting(); }
+    // Whether this was enough for one turn. A run that goes on isn't cut: two short ones cost twice as much.
+    [[nodiscard]] bool enough(unsigned sent) const {
+      return sent >= kBurst && (waiting() == 0 || sent >= 2 * kBurst);
+    }
     void turn_to(const net::Route& route) { route_ = route; }
 
    private:
@@ -207,6 +213,8 @@ class Port final : public verbs::Wire, private net::Sink {
   void on_packet(const net::Received& received) override;
   void take_near(const arena::DatagramHeader& header, std::span<const std::byte> payload);
   [[nodiscard]] bool look_at_socket(size_t near);
+  [[nodiscard]] size_t take_in(base::Instant now);
+  [[nodiscard]] bool timer_due(base::Instant now);
   [[nodiscard]] base::Result<void> room_for(const net::Address& group) const;
   [[nodiscard]] Drop take_multicast(const net::Received& received);
   [[nodiscard]] Drop take(const net::Received& received);

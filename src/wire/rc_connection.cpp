@@ -99,8 +99,8 @@ void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   if (!requester_ || stopped_) return;
   requester_->set_whole_replays(!recognised());
   unsigned sent = 0;
-  while (sent < kBurst && requester_->poll_transmit(now, sending)) ++sent;
-  port_->schedule(*this, sent == kBurst ? now : requester_->next_deadline(), now);
+  while (!sending.enough(sent) && requester_->poll_transmit(now, sending)) ++sent;
+  port_->schedule(*this, sending.enough(sent) ? now : requester_->next_deadline(), now);
   port_->account(requester_->counters(), told_);
   tell_under_way(requester_->under_way());
 }
@@ -142,7 +142,7 @@ void RcConnection::send_answers(base::Instant now) {
 
 void RcConnection::send_answers(base::Instant now, Port::Sending& sending) {
   unsigned sent = 0;
-  while (sent < kBurst && responder_.poll_transmit(now, sending)) ++sent;
+  while (!sending.enough(sent) && responder_.poll_transmit(now, sending)) ++sent;
   if (responder_.has_answers()) port_->schedule(*this, now, now);
 }
 
