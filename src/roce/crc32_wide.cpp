@@ -14,8 +14,6 @@
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
-#include "base/check.hpp"
-
 #define VERBENA_WIDE gnu::target("avx512f,avx512bw,avx512vl,avx512vbmi2,bmi2,pclmul,vpclmulqdq")
 
 namespace verbena::roce::wide {

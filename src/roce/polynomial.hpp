@@ -34,12 +34,13 @@ constexpr uint32_t power_of_x(int exponent) {
   return power;
 }
 
-// What a byte of each value adds to a CRC when so many bytes follow it.
+// What a byte of each value adds to a CRC when so many bytes follow it. Fewer than none: what it would have
+// had to add before they came.
 using ByteTable = std::array<uint32_t, 256>;
 
-constexpr ByteTable byte_table(size_t following) {
+constexpr ByteTable byte_table(int following) {
   ByteTable table{};
-  uint32_t power = power_of_x(static_cast<int>(32 + 8 * following));
+  uint32_t power = power_of_x(32 + 8 * following);
   for (size_t bit = 128; bit > 0; bit /= 2) {
     table[bit] = power;
     power = multiply_by_x(power);
