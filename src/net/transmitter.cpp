@@ -35,10 +35,10 @@ void Transmitter::commit(const Route& route, size_t bytes) {
     segment_bytes_ = bytes;
     if (source_port_ == 0 || route != route_) source_port_ = link_.source_port(route);
     route_ = route;
+    flow_ =
+        &flows_.of({.source = route.from.bytes, .destination = route.to.bytes, .source_port = source_port_});
   }
-  const roce::Flow flow{
-      .source = route.from.bytes, .destination = route.to.bytes, .source_port = source_port_};
-  roce::append_icrc(flow, static_cast<uint16_t>(packets_), {&buffer_[end_], bytes});
+  flow_->append(static_cast<uint16_t>(packets_), {&buffer_[end_], bytes});
   end_ += bytes;
   ++packets_;
   ++counters_.packets;

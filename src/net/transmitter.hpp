@@ -51,6 +51,8 @@ class Transmitter {
   size_t segment_bytes_ = 0;
   Route route_;
   uint16_t source_port_ = 0;
+  roce::RecentFlows flows_;
+  const roce::FlowIcrc* flow_ = nullptr;  // of the current run
   TransmitCounters counters_;
 };
 

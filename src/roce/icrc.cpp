@@ -1,13 +1,12 @@
 #include "roce/icrc.hpp"
 
-#include <libdeflate.h>
-
 #include <algorithm>
-#include <bitset>
 #include <cstring>
 
 #include "base/check.hpp"
 #include "roce/bytes.hpp"
+#include "roce/crc32.hpp"
+#include "roce/polynomial.hpp"
 
 namespace verbena::roce {
 namespace {
@@ -23,17 +22,16 @@ constexpr std::array<uint8_t, 12> kMappedPrefix{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x
 
 // What the CRC takes before the packet's own bytes: 8 bytes of ones where InfiniBand has its LRH, and the IP
 // and UDP headers. Fields that change on the way are ones: hop limits, traffic classes, the flow label,
-// checksums.
+// checksums. Lengths and the IPv4 ID, which differ between packets of a flow, are zeros.
 class Front {
  public:
-  Front(const Flow& flow, uint16_t id, size_t transport_bytes) {
-    const size_t udp_length = kUdpBytes + transport_bytes + kIcrcBytes;
+  explicit Front(const Flow& flow) {
     put_ones(8);
     if (flow.ipv4()) {
       put<uint8_t>(0x45);
       put<uint8_t>(0xff);
-      put(static_cast<uint16_t>(kIpv4Bytes + udp_length));
-      put(id);
+      put<uint16_t>(0);
+      put<uint16_t>(0);
       put(kDontFragment);
       put<uint8_t>(0xff);
       put(kUdpProtocol);
@@ -42,7 +40,7 @@ class Front {
       put_bytes(flow.destination.data() + kMappedPrefix.size(), 4);
     } else {
       put<uint32_t>(0x6fffffff);
-      put(static_cast<uint16_t>(udp_length));
+      put<uint16_t>(0);
       put(kUdpProtocol);
       put<uint8_t>(0xff);
       put_bytes(flow.source.data(), flow.source.size());
@@ -50,11 +48,11 @@ class Front {
     }
     put(flow.source_port);
     put(flow.destination_port);
-    put(static_cast<uint16_t>(udp_length));
+    put<uint16_t>(0);
     put<uint16_t>(0xffff);
   }
 
-  [[nodiscard]] uint32_t crc() const { return libdeflate_crc32(0, bytes_.data(), size_); }
+  [[nodiscard]] uint32_t crc() const { return crc32(0, std::span(bytes_).first(size_)); }
 
  private:
   template <typename T>
@@ -75,86 +73,40 @@ class Front {
   size_t size_ = 0;
 };
 
-// Most packets have their front in common with the one before: of a run all but the ID.
-class KnownFronts {
+// What a number of 16 bits adds to a front's CRC, which is linear.
+class WordTable {
  public:
-  uint32_t crc(const Flow& flow, uint16_t id, size_t transport_bytes) {
-    if (id >= kSegmentLimit) return Front(flow, id, transport_bytes).crc();
-    if (transport_bytes != transport_bytes_ || !(flow == flow_)) {
-      if (transport_bytes != transport_bytes_) mask_ = mask_of(transport_bytes);
-      flow_ = flow;
-      transport_bytes_ = transport_bytes;
-      known_.reset();
-    }
-    if (!known_[id]) {
-      crcs_[id] = Front(flow, id, transport_bytes).crc();
-      known_.set(id);
-    }
-    return crcs_[id];
+  // So many bytes of the front follow the number.
+  explicit constexpr WordTable(int following)
+      : high_(byte_table(following + 1)), low_(byte_table(following)) {}
+  [[nodiscard]] uint32_t operator()(size_t value) const {
+    return high_[value >> 8 & 0xff] ^ low_[value & 0xff];
   }
-
-  // What it changes in the CRC of a packet of that length that its byte of FECN and BECN is ones instead of
-  // zeros.
-  [[nodiscard]] uint32_t mask() const { return mask_; }
 
  private:
-  static uint32_t mask_of(size_t transport_bytes) {
-    static constexpr std::array<std::byte, 256> kZeros{};
-    std::array<std::byte, kBthBytes> bth{};
-    uint32_t zeros = libdeflate_crc32(0, bth.data(), bth.size());
-    bth[kCongestionAt] = std::byte{0xff};
-    uint32_t ones = libdeflate_crc32(0, bth.data(), bth.size());
-    for (size_t rest = transport_bytes - kBthBytes; rest > 0;) {
-      const size_t part = std::min(rest, kZeros.size());
-      zeros = libdeflate_crc32(zeros, kZeros.data(), part);
-      ones = libdeflate_crc32(ones, kZeros.data(), part);
-      rest -= part;
-    }
-    return zeros ^ ones;
-  }
-
-  Flow flow_;
-  size_t transport_bytes_ = 0;  // 0: none yet
-  uint32_t mask_ = 0;
-  std::bitset<kSegmentLimit> known_;
-  std::array<uint32_t, kSegmentLimit> crcs_;
+  ByteTable high_;
+  ByteTable low_;
 };
 
-// A thread that sends and receives has a few kinds of packets at a time.
-KnownFronts& known_fronts(const Flow& flow, size_t transport_bytes) {
-  thread_local std::array<KnownFronts, 4> known;
-  return known[(flow.source_port ^ transport_bytes / 4) % known.size()];
-}
+constexpr size_t kAfterId = kIpv4Bytes - 6 + kUdpBytes;
+constexpr WordTable kUdpLength(kUdpBytes - 6);
+constexpr WordTable kIpv4Length(kIpv4Bytes - 4 + kUdpBytes);
+constexpr WordTable kIpv4Id(kAfterId);
+constexpr WordTable kIpv6Length(kIpv6Bytes - 6 + kUdpBytes);
 
-// Polynomials over GF(2) modulo CRC-32's, lowest degree in bit 31, as the CRC itself has them.
-constexpr uint32_t kPolynomial = 0xedb88320;
-constexpr uint32_t kOne = 0x80000000;
-
-constexpr uint32_t divide_by_x(uint32_t value) {
-  return (value & 0x80000000) != 0 ? (value ^ kPolynomial) << 1 | 1 : value << 1;
-}
-
-constexpr uint32_t multiply(uint32_t a, uint32_t b) {
-  uint32_t product = 0;
-  for (int bit = 0; bit < 32; ++bit) {
-    product ^= b & -(a >> 31);
-    a <<= 1;
-    b = b >> 1 ^ (kPolynomial & -(b & 1));
-  }
-  return product;
-}
+// FECN and BECN change on the way: ones are taken in their stead. What must be added to the front's CRC, for
+// that to come out, is known before the packet is.
+constexpr ByteTable kCongestion = byte_table(-static_cast<int>(kCongestionAt + 1));
 
 // A change of the ID by d, as a polynomial of degree below 16, changes the CRC by d·x^(32+8n), where n bytes
 // follow the ID. Multiplying by the inverse of that power gives d back: whether there is one that explains a
 // wrong CRC is then seen by its degree. The inverses by the transport's length in words, up to the largest
 // MTU with the longest headers before it.
-constexpr size_t kAfterId = kIpv4Bytes - 6 + kUdpBytes;
 constexpr size_t kMostWords = (4096 + 64) / 4;
 
 constexpr auto kInverses = [] {
   std::array<uint32_t, kMostWords + 1> inverses{};
-  uint32_t power = kOne;
-  for (size_t i = 0; i < 32 + 8 * kAfterId; ++i) power = divide_by_x(power);
+  uint32_t power = power_of_x(-static_cast<int>(32 + 8 * kAfterId));
   for (uint32_t& inverse : inverses) {
     inverse = power;
     for (int i = 0; i < 32; ++i) power = divide_by_x(power);
@@ -169,48 +121,62 @@ bool Flow::ipv4() const {
          std::equal(kMappedPrefix.begin(), kMappedPrefix.end(), destination.begin());
 }
 
-uint32_t icrc(const Flow& flow, uint16_t id, std::span<const std::byte> transport) {
+FlowIcrc::FlowIcrc(const Flow& flow)
+    : flow_(flow), ipv4_(flow.ipv4()), front_(Front(flow).crc() ^ kCongestion[0xff]) {}
+
+uint32_t FlowIcrc::icrc(uint16_t id, std::span<const std::byte> transport) const {
   CHECK(transport.size() >= kBthBytes);
-  auto& fronts = known_fronts(flow, transport.size());
-  const uint32_t front = fronts.crc(flow, id, transport.size());
-  // FECN and BECN change on the way: ones are taken in their stead. Mostly they are zero, and what that
-  // changes is known.
-  if (transport[kCongestionAt] == std::byte{} && id < kSegmentLimit)
-    return libdeflate_crc32(front, transport.data(), transport.size()) ^ fronts.mask();
-  std::array<std::byte, kBthBytes> bth;
-  std::memcpy(bth.data(), transport.data(), kBthBytes);
-  bth[kCongestionAt] = std::byte{0xff};
-  const auto rest = transport.subspan(kBthBytes);
-  return libdeflate_crc32(libdeflate_crc32(front, bth.data(), kBthBytes), rest.data(), rest.size());
+  const size_t udp_length = kUdpBytes + transport.size() + kIcrcBytes;
+  uint32_t front =
+      front_ ^ kUdpLength(udp_length) ^ kCongestion[std::to_integer<size_t>(transport[kCongestionAt])];
+  front ^= ipv4_ ? kIpv4Length(kIpv4Bytes + udp_length) ^ kIpv4Id(id) : kIpv6Length(udp_length);
+  return crc32(front, transport);
 }
 
-void append_icrc(const Flow& flow, uint16_t id, std::span<std::byte> packet) {
+void FlowIcrc::append(uint16_t id, std::span<std::byte> packet) const {
   CHECK(packet.size() >= kBthBytes + kIcrcBytes);
   const auto transport = packet.first(packet.size() - kIcrcBytes);
-  const uint32_t crc = icrc(flow, id, transport);
-  for (size_t i = 0; i < kIcrcBytes; ++i) packet[transport.size() + i] = static_cast<std::byte>(crc >> 8 * i);
+  store_be(packet.data() + transport.size(), std::byteswap(icrc(id, transport)));
 }
 
-std::optional<uint16_t> sent_id(const Flow& flow, unsigned segment, std::span<const std::byte> packet) {
+std::optional<uint16_t> FlowIcrc::sent_id(unsigned segment, std::span<const std::byte> packet) {
   // Every RoCE packet is whole words.
   if (packet.size() < kBthBytes + kIcrcBytes || packet.size() % 4 != 0) return std::nullopt;
   const auto transport = packet.first(packet.size() - kIcrcBytes);
-  const bool ipv4 = flow.ipv4();
-  const auto tried = static_cast<uint16_t>(ipv4 ? segment : 0);
+  // Mostly a merged receive is a whole run. If the last wasn't, this may go on where that ended.
+  const bool goes_on = segment == 0 && first_id_ != 0;
+  const auto tried = static_cast<uint16_t>(goes_on ? last_id_ + 1 : first_id_ + segment);
   const uint32_t found = std::byteswap(load_be<uint32_t>(packet.data() + transport.size()));
-  const uint32_t wrong = found ^ icrc(flow, tried, transport);
-  if (wrong == 0) return tried;
-  if (!ipv4 || transport.size() / 4 > kMostWords) return std::nullopt;
+  const uint32_t wrong = found ^ icrc(tried, transport);
+  if (!ipv4_) return wrong == 0 ? std::optional<uint16_t>(0) : std::nullopt;
 
-  const uint32_t change = multiply(wrong, kInverses[transport.size() / 4]);
-  if ((change & 0xffff) != 0) return std::nullopt;
-  // The ID's first byte has the higher degrees, so it comes out in the lower bits.
-  return static_cast<uint16_t>(tried ^ std::byteswap(static_cast<uint16_t>(change >> 16)));
+  uint16_t id = tried;
+  if (wrong != 0) {
+    if (transport.size() / 4 > kMostWords) return std::nullopt;
+    const uint32_t change = multiply(wrong, kInverses[transport.size() / 4]);
+    if ((change & 0xffff) != 0) return std::nullopt;
+    // The ID's first byte has the higher degrees, so it comes out in the lower bits.
+    id ^= std::byteswap(static_cast<uint16_t>(change >> 16));
+  }
+  last_id_ = id;
+  first_id_ = static_cast<uint16_t>(id - segment);
+  return id;
+}
+
+uint32_t icrc(const Flow& flow, uint16_t id, std::span<const std::byte> transport) {
+  return FlowIcrc(flow).icrc(id, transport);
+}
+
+void append_icrc(const Flow& flow, uint16_t id, std::span<std::byte> packet) {
+  FlowIcrc(flow).append(id, packet);
 }
 
 bool icrc_fits(const Flow& flow, IdRule rule, unsigned segment, std::span<const std::byte> packet) {
-  const auto id = sent_id(flow, segment, packet);
-  return id && (rule == IdRule::kAny || *id < kSegmentLimit);
+  return FlowIcrc(flow).fits(rule, segment, packet);
+}
+
+std::optional<uint16_t> sent_id(const Flow& flow, unsigned segment, std::span<const std::byte> packet) {
+  return FlowIcrc(flow).sent_id(segment, packet);
 }
 
 }  // namespace verbena::roce

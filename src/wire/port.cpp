@@ -236,7 +236,7 @@ Drop Port::take_for(Connection& connection, const net::Received& received) {
   const bool verbena = route != nullptr ? connection.recognised() : acquaintances_.is_verbena(received.from);
   const auto rule = verbena ? roce::IdRule::kSegment : roce::IdRule::kAny;
   roce::Flow flow = received.flow();
-  if (!roce::icrc_fits(flow, rule, received.segment, received.bytes)) {
+  if (!flows_.of(flow).fits(rule, received.segment, received.bytes)) {
     if (route == nullptr || received.from == route->to) return Drop::kBadIcrc;
     flow.source = route->to.bytes;
     const bool rewritten = roce::icrc_fits(flow, rule, received.segment, received.bytes);

@@ -22,6 +22,7 @@
 #include "net/multicast.hpp"
 #include "net/transmitter.hpp"
 #include "roce/greeting.hpp"
+#include "roce/icrc.hpp"
 #include "verbs/access_burst.hpp"
 #include "verbs/process.hpp"
 #include "verbs/send_queue.hpp"
@@ -246,6 +247,7 @@ class Port final : public verbs::Wire, private net::Sink {
   std::vector<Connection*> owed_;   // those of the turn before
   bool may_put_off_ = false;        // in this turn
   std::vector<uint16_t> due_;
+  roce::RecentFlows flows_;  // of what comes
   Acquaintances acquaintances_;
   std::vector<Membership> memberships_;
   unsigned near_lately_ = 0;  // rounds for which datagrams by lane are expected

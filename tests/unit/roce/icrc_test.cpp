@@ -192,5 +192,65 @@ TEST(Icrc, CoversAddressesAndPortsButNotWhatChangesOnTheWay) {
   EXPECT_TRUE(icrc_fits(flow, IdRule::kAny, 0, packet));
 }
 
+// Packets of one flow with these IDs and places are all taken, whatever was guessed from those before.
+void expect_taken(FlowIcrc& flow, std::span<const std::pair<uint16_t, unsigned>> packets, Random& random) {
+  for (const auto& [id, segment] : packets) {
+    auto packet = random_packet(random, 3 + random() % 40);
+    append_icrc(flow.flow(), id, packet);
+    ASSERT_EQ(id, flow.sent_id(segment, packet)) << segment;
+    ASSERT_EQ(id < kSegmentLimit, flow.fits(IdRule::kSegment, segment, packet)) << id << " at " << segment;
+    packet[5 + random() % (packet.size() - 5)] ^= std::byte{1};
+    ASSERT_FALSE(flow.fits(IdRule::kSegment, segment, packet)) << id << " at " << segment;
+  }
+}
+
+TEST(Icrc, OfAFlowFindsIdsInAnyOrder) {
+  Random random(8);
+  FlowIcrc flow(random_flow(random, true));
+  std::vector<std::pair<uint16_t, unsigned>> packets;
+  for (uint16_t i = 0; i < 64; ++i) packets.emplace_back(i, i);       // merged
+  for (uint16_t i = 0; i < 64; ++i) packets.emplace_back(i, i % 20);  // in pieces
+  for (uint16_t i = 0; i < 64; ++i) packets.emplace_back(i, 0);       // not at all
+  for (int i = 0; i < 50; ++i) packets.emplace_back(65'520 + i, 0);   // a foreign peer's count
+  for (int i = 0; i < 300; ++i) packets.emplace_back(random(), random() % 64);
+  expect_taken(flow, packets, random);
+}
+
+TEST(Icrc, OfAFlowIsThatOfEachPacketByItself) {
+  Random random(9);
+  for (int round = 0; round < 40; ++round) {
+    const FlowIcrc flow(random_flow(random, round % 2 == 0));
+    for (int i = 0; i < 20; ++i) {
+      auto packet = random_packet(random, 3 + random() % 1'100);
+      if (i % 2 == 0) packet[4] = {};
+      const auto transport = std::span<const std::byte>(packet).first(packet.size() - kIcrcBytes);
+      const auto id = static_cast<uint16_t>(random());
+      ASSERT_EQ(other_icrc(flow.flow(), round % 2 == 0, id, transport), flow.icrc(id, transport));
+    }
+  }
+}
+
+TEST(Icrc, OfManyFlowsByTurns) {
+  Random random(10);
+  RecentFlows recent;
+  std::vector<Flow> flows;
+  for (int i = 0; i < 100; ++i) {
+    flows.push_back(random_flow(random, i % 3 != 0));
+    // One that differs in little, and has the same place.
+    Flow other = flows.back();
+    other.source[i % 15] ^= 1;
+    flows.push_back(other);
+  }
+  for (int round = 0; round < 2'000; ++round) {
+    const Flow& flow = flows[random() % flows.size()];
+    auto packet = random_packet(random, 5);
+    append_icrc(flow, 3, packet);
+    ASSERT_TRUE(recent.of(flow).fits(IdRule::kSegment, 3, packet));
+    ASSERT_EQ(flow, recent.of(flow).flow());
+    packet[0] ^= std::byte{1};
+    ASSERT_FALSE(recent.of(flow).fits(IdRule::kSegment, 3, packet));
+  }
+}
+
 }  // namespace
 }  // namespace verbena::roce

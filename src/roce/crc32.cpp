@@ -1,0 +1,32 @@
+#include "roce/crc32.hpp"
+
+#include <libdeflate.h>
+
+#include <cstring>
+
+namespace verbena::roce {
+namespace {
+
+// False before it is initialised, which does no harm.
+const bool wide_available = wide::available();
+
+}  // namespace
+
+uint32_t plain::crc32(uint32_t crc, std::span<const std::byte> bytes) {
+  return libdeflate_crc32(crc, bytes.data(), bytes.size());
+}
+
+uint32_t plain::crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from) {
+  if (!from.empty()) std::memcpy(to, from.data(), from.size());
+  return libdeflate_crc32(crc, to, from.size());
+}
+
+uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes) {
+  return wide_available ? wide::crc32(crc, bytes) : plain::crc32(crc, bytes);
+}
+
+uint32_t crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from) {
+  return wide_available ? wide::crc32_copying(crc, to, from) : plain::crc32_copying(crc, to, from);
+}
+
+}  // namespace verbena::roce
