@@ -22,6 +22,11 @@ namespace {
 constexpr base::Duration kAfterLastPoll = std::chrono::microseconds(200);
 // The same where packets lie in the socket though the program polls.
 constexpr base::Duration kDoubt = std::chrono::microseconds(20);
+// A helper that stands by takes this part of its processor's time at most, for the program may poll on the
+// same one: where a look takes long (a machine that is emulated, or busy) there are fewer looks. But one in
+// kLongestPause.
+constexpr int kShare = 16;
+constexpr base::Duration kLongestPause = base::milliseconds(2);
 // Letters come in bursts: a helper that has read one stays awake for the next.
 constexpr base::Duration kReadingOn = std::chrono::microseconds(50);
 
@@ -225,11 +230,12 @@ base::Instant DataPath::help(base::Instant now) {
   // One long poll or post may take a while by itself.
   if (std::exchange(polls_seen_, polls) != polls || (process_.wire_active() && port_->busy()))
     polled_at_ = now;
-  const bool alone = alone_ = now - polled_at_ >= (suspects_ ? kDoubt : kAfterLastPoll);
+  const bool alone = alone_ = now - polled_at_ >= pause_;
   if (exchange_->has_letters()) read_letters(alone);
   look_at_bells();
-  if (!alone) return process_.wire_active() ? stand_by(now) : now + kAfterLastPoll;
+  if (!alone) return pause(now, process_.wire_active() ? stand_by(now) : kAfterLastPoll);
 
+  pause_ = kAfterLastPoll;
   const bool worked = work_on();
   if (std::exchange(suspects_, false) && worked) {
     watches_ = true;
@@ -264,8 +270,15 @@ bool DataPath::work_on() {
   return true;
 }
 
-// The program polls, and so sees to its own timers.
-base::Instant DataPath::stand_by(base::Instant now) {
+// Counted from the end of a look, else one that takes long is followed by the next at once.
+base::Instant DataPath::pause(base::Instant begun, base::Duration least) {
+  const base::Instant now = base::now();
+  pause_ = std::max(least, std::min(kShare * (now - begun), kLongestPause));
+  return now + pause_;
+}
+
+// The program polls, and so sees to its own timers. Tells how long it may do so without us.
+base::Duration DataPath::stand_by(base::Instant now) {
   constexpr unsigned kPatience = 8;
   constexpr unsigned kMostTrust = 63;
   port_->promise({});
@@ -273,15 +286,15 @@ base::Instant DataPath::stand_by(base::Instant now) {
     in_vain_ = port_->drive(now, verbs::Wire::Driver::kHelper) ? 0 : in_vain_ + 1;
     watches_ = in_vain_ < kPatience;
     alone_ = watches_;  // for watch()
-    return now + kAfterLastPoll;
+    return kAfterLastPoll;
   }
   // It polled on after the last doubt: that one was unfounded, and the next comes later.
   if (std::exchange(suspects_, false)) trust_ = std::min(trust_ * 2 + 1, kMostTrust);
-  if (trust_ > 0 && trusted_++ < trust_) return now + kAfterLastPoll;
+  if (trust_ > 0 && trusted_++ < trust_) return kAfterLastPoll;
   trusted_ = 0;
   pollfd socket{port_->fd(), POLLIN, 0};
   suspects_ = ::poll(&socket, 1, 0) > 0;
-  return now + (suspects_ ? kDoubt : kAfterLastPoll);
+  return suspects_ ? kDoubt : kAfterLastPoll;
 }
 
 // Whoever schedules something earlier than what we answer wakes us.
