@@ -22,11 +22,11 @@ namespace {
 constexpr base::Duration kAfterLastPoll = std::chrono::microseconds(200);
 // The same where packets lie in the socket though the program polls.
 constexpr base::Duration kDoubt = std::chrono::microseconds(20);
-// A helper that stands by takes this part of its processor's time at most, for the program may poll on the
-// same one: where a look takes long (a machine that is emulated, or busy) there are fewer looks. But one in
-// kLongestPause.
+// A helper that stands by takes this part of a processor at most, for the program may poll on the same one.
+// It takes less where it can, but where a wake costs much (a machine that is emulated, or busy) it looks less
+// often.
 constexpr int kShare = 16;
-constexpr base::Duration kLongestPause = base::milliseconds(2);
+constexpr base::Duration kLongestPause = base::milliseconds(10);
 // Letters come in bursts: a helper that has read one stays awake for the next.
 constexpr base::Duration kReadingOn = std::chrono::microseconds(50);
 
@@ -233,7 +233,7 @@ base::Instant DataPath::help(base::Instant now) {
   const bool alone = alone_ = now - polled_at_ >= pause_;
   if (exchange_->has_letters()) read_letters(alone);
   look_at_bells();
-  if (!alone) return pause(now, process_.wire_active() ? stand_by(now) : kAfterLastPoll);
+  if (!alone) return pause(process_.wire_active() ? stand_by(now) : kAfterLastPoll);
 
   pause_ = kAfterLastPoll;
   const bool worked = work_on();
@@ -270,11 +270,14 @@ bool DataPath::work_on() {
   return true;
 }
 
-// Counted from the end of a look, else one that takes long is followed by the next at once.
-base::Instant DataPath::pause(base::Instant begun, base::Duration least) {
-  const base::Instant now = base::now();
-  pause_ = std::max(least, std::min(kShare * (now - begun), kLongestPause));
-  return now + pause_;
+// Counted from the end of a look: else one that takes long is followed by the next at once.
+base::Instant DataPath::pause(base::Duration least) {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  const base::Duration total = std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+  const base::Duration cost = total - std::exchange(used_, total);  // of the wake as well
+  pause_ = std::max(least, std::min(kShare * cost, kLongestPause));
+  return base::now() + pause_;
 }
 
 // The program polls, and so sees to its own timers. Tells how long it may do so without us.
