@@ -1,8 +1,12 @@
 """The compatibility table as Markdown. Nothing in it depends on the day or the machine, so it changes only when
 results do."""
+import sys
 from pathlib import Path
 
 from row import BOTH, LOADS, Row
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "interop"))
+import summary  # noqa: E402 (of the last `make interop`)
 
 HEAD = """# Programs that run on Verbena
 Unmodified, as Debian 12 ships them, under `verbena run`, in a network namespace with `lo` and a veth pair; as root and
@@ -23,7 +27,8 @@ def markdown(rows: dict[str, Row], verdicts: dict[tuple[str, str], tuple[str, st
             theme = name.split(".")[0]
             lines += ["" if len(lines) > 1 else None, f"## {theme}", line(COLUMNS), line(("---",) * len(COLUMNS))]
         lines.append(row_line(name, row, verdicts))
-    lines += ["", (Path(__file__).parent / "not_there.md").read_text(), packages(rows)]
+    lines += ["", summary.section(summary.PAGE.read_text())]
+    lines += [(Path(__file__).parent / "not_there.md").read_text(), packages(rows)]
     return "\n".join(text for text in lines if text is not None) + "\n"
 
 

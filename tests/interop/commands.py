@@ -32,6 +32,8 @@ def commands(row: Row, server: str, gids: dict[str, dict[int, str]], peer: str) 
         return at_server, [*at_client, meeting]
     if row.style == "rping":
         return both("rping", (["-s", "-a", address], ["-c", "-a", address]))
+    if row.style == "cm_peer":  # beside the other one; its server is rping's
+        return ["rping", "-s", "-a", address], [f"{peer.removesuffix('peer')}cm_peer", address]
     if row.style == "mckey":
         return both("mckey", (["-m", GROUP, "-b", address], ["-m", GROUP, "-b", ADDRESSES[client][4], "-s"]))
     if row.style == "example":  # rdma_client and rdma_server, rdma_xclient and rdma_xserver

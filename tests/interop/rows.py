@@ -22,7 +22,7 @@ class Row:
     options: str
     shows: str
     family: int = 4
-    style: str = "peer"  # how the program takes device, GID and address: peer, pingpong, perftest, rping, mckey, example, cm
+    style: str = "peer"  # how the program takes device, GID and address: peer, pingpong, perftest, rping, cm_peer, mckey, example, cm
     special: str = ""  # a way of running of its own: loss, gone, unreachable, killed, killed, unreachable
     servers: tuple[str, ...] = ("guest", "host")
     says: str = ""  # the client's output matches this
@@ -109,6 +109,8 @@ def troubles() -> list[Row]:
     rows.append(Row("trouble", "peer", "until_gone -t 14 -r 3 -s 4096 -n 1",
                     "the guest stops: RETRY_EXC_ERR in the time that timeout and retries say",
                     special="gone", servers=("guest",)))
+    rows.append(Row("trouble", "cm_peer", "", "the guest stops in the middle: RETRY_EXC_ERR, then DISCONNECTED",
+                    style="cm_peer", special="gone_cm", servers=("guest",)))
     rows.append(Row("trouble", "rping", "-v -C 0 -S 100", "the server is killed: DISCONNECTED", style="rping",
                     special="killed"))
     rows.append(Row("trouble", "rping", "-C 3", "the guest is stopped: UNREACHABLE", style="rping",

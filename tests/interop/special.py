@@ -43,6 +43,26 @@ def guest_stops(machines: Machines, server: str, at_server: list[str], at_client
     return verdict, f"after {took.group(1)} ms; {least} to {most} are right", results
 
 
+def guest_stops_connected(machines: Machines, server: str, at_server: list[str], at_client: list[str],
+                          _: Pair) -> Outcome:
+    serving = machines.start(server, at_server)
+    time.sleep(3)
+    client = machines.start("host", at_client, 150)
+    while (line := client.child.stdout.readline()) and line != "writing\n":
+        pass
+    time.sleep(0.5)
+    machines.pause_guest()
+    try:
+        done = client.finish()
+    finally:
+        machines.resume_guest()
+    results = [done, serving.finish()]
+    told = re.findall(r"after ([\d.]+) s", done[1])
+    if done[0] != 0 or len(told) != 2:
+        return "FAIL", "no RETRY_EXC_ERR, or no event of RDMA CM", results
+    return "pass", f"after {told[0]} s; the event {told[1]} s after rdma_disconnect", results
+
+
 def unreachable(machines: Machines, _server: str, _at_server: list[str], at_client: list[str], _: Pair) -> Outcome:
     machines.pause_guest()
     began = time.monotonic()
@@ -63,4 +83,4 @@ def server_killed(machines: Machines, server: str, at_server: list[str], at_clie
     return "pass" if told else "FAIL", "", [done, serving.finish()]
 
 
-RUNS = {"loss": under_loss, "gone": guest_stops, "unreachable": unreachable, "killed": server_killed}
+RUNS = {"loss": under_loss, "gone": guest_stops, "gone_cm": guest_stops_connected, "unreachable": unreachable, "killed": server_killed}
