@@ -1,5 +1,5 @@
-// A client over RDMA CM whose server's machine stops: connects to `rping -s`, says "writing", and sends once a second
-// until a completion fails. Then it disconnects and tells which event came, and after how long.
+// A client over RDMA CM whose server's machine stops: connects to `rping -s`, says "writing", and sends once
+// a second until a completion fails. Then it disconnects and tells which event came, and after how long.
 #include <netdb.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
@@ -60,9 +60,11 @@ int main(int argc, char** argv) {
   struct ibv_cq* cq = ibv_create_cq(id->verbs, 16, NULL, NULL, 0);
   struct ibv_mr* mr = pd != NULL ? ibv_reg_mr(pd, buffer, sizeof buffer, 0) : NULL;
   if (cq == NULL || mr == NULL) die("ibv_create_cq, ibv_reg_mr");
-  struct ibv_qp_init_attr wish = {.send_cq = cq, .recv_cq = cq, .cap = {16, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+  struct ibv_qp_init_attr wish = {
+      .send_cq = cq, .recv_cq = cq, .cap = {16, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
   if (rdma_create_qp(id, pd, &wish) != 0) die("rdma_create_qp");
-  struct rdma_conn_param parameters = {.retry_count = kRetries, .responder_resources = 1, .initiator_depth = 1};
+  struct rdma_conn_param parameters = {
+      .retry_count = kRetries, .responder_resources = 1, .initiator_depth = 1};
   if (rdma_connect(id, &parameters) != 0) die("rdma_connect");
   expect(channel, RDMA_CM_EVENT_ESTABLISHED);
 

@@ -22,8 +22,9 @@ class Row:
     options: str
     shows: str
     family: int = 4
-    style: str = "peer"  # how the program takes device, GID and address: peer, pingpong, perftest, rping, cm_peer, mckey, example, cm
-    special: str = ""  # a way of running of its own: loss, gone, unreachable, killed, killed, unreachable
+    # How the program takes device, GID and address: peer, pingpong, perftest, rping, cm_peer, mckey, example, cm.
+    style: str = "peer"
+    special: str = ""  # a way of running of its own: loss, gone, gone_cm, unreachable, killed
     servers: tuple[str, ...] = ("guest", "host")
     says: str = ""  # the client's output matches this
 

@@ -41,7 +41,8 @@ def arguments() -> argparse.Namespace:
 def build_peer(scratch: Path) -> str:
     peer = scratch / "peer"
     compiler = ["gcc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-o"]
-    subprocess.run([*compiler, str(peer), str(HERE / "peer.c"), str(HERE / "peer_scenarios.c"), "-libverbs"], check=True)
+    parts = [str(HERE / name) for name in ("peer.c", "peer_scenarios.c")]
+    subprocess.run([*compiler, str(peer), *parts, "-libverbs"], check=True)
     subprocess.run([*compiler, str(scratch / "cm_peer"), str(HERE / "cm_peer.c"), "-libverbs", "-lrdmacm"], check=True)
     return str(peer)
 

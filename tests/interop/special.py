@@ -83,4 +83,5 @@ def server_killed(machines: Machines, server: str, at_server: list[str], at_clie
     return "pass" if told else "FAIL", "", [done, serving.finish()]
 
 
-RUNS = {"loss": under_loss, "gone": guest_stops, "gone_cm": guest_stops_connected, "unreachable": unreachable, "killed": server_killed}
+RUNS = {"loss": under_loss, "gone": guest_stops, "gone_cm": guest_stops_connected, "unreachable": unreachable,
+        "killed": server_killed}
