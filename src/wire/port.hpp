@@ -215,7 +215,9 @@ class Port final : public verbs::Wire, private net::Sink {
   void take_near(const arena::DatagramHeader& header, std::span<const std::byte> payload);
   [[nodiscard]] bool look_at_socket(size_t near);
   [[nodiscard]] size_t take_in(base::Instant now);
-  [[nodiscard]] bool timer_due(base::Instant now);
+  [[nodiscard]] bool something_due(base::Instant now) const;
+  void send_due(base::Instant now, Driver driver);
+  bool conclude_failures();
   [[nodiscard]] base::Result<void> room_for(const net::Address& group) const;
   [[nodiscard]] Drop take_multicast(const net::Received& received);
   [[nodiscard]] Drop take(const net::Received& received);
@@ -260,6 +262,7 @@ class Port final : public verbs::Wire, private net::Sink {
 
   base::Lock failures_lock_;
   std::vector<verbs::SendQueue::Failure> failures_;
+  std::atomic<bool> failed_ = false;  // there are some
 
   base::Lock sending_;
   net::Transmitter transmitter_;
@@ -269,6 +272,7 @@ class Port final : public verbs::Wire, private net::Sink {
   base::Lock schedule_lock_;
   std::vector<uint16_t> ready_;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+  std::atomic<int64_t> scheduled_ = INT64_MAX;  // when the first of them is due; written under the lock
 };
 
 }  // namespace verbena::wire
