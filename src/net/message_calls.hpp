@@ -15,8 +15,7 @@ namespace verbena::net {
 
 // Without waiting: one, or as many as there are of `count`. How many; -1 and errno: none.
 [[nodiscard]] inline int receive_messages(int fd, mmsghdr* messages, unsigned count) {
-  if (count > 1)
-    return static_cast<int>(::syscall(SYS_recvmmsg, fd, messages, count, MSG_DONTWAIT, nullptr));
+  if (count > 1) return static_cast<int>(::syscall(SYS_recvmmsg, fd, messages, count, MSG_DONTWAIT, nullptr));
   const long length = ::syscall(SYS_recvmsg, fd, &messages->msg_hdr, MSG_DONTWAIT);
   if (length < 0) return -1;
   messages->msg_len = static_cast<unsigned>(length);
