@@ -250,16 +250,30 @@ base::Instant DataPath::help(base::Instant now) {
 bool DataPath::work_on() {
   constexpr base::Duration kLookingOn = std::chrono::microseconds(30);
   constexpr base::Duration kMost = base::milliseconds(1);  // letters, bells and the agent wait meanwhile
+  constexpr base::Duration kShared = std::chrono::microseconds(100);
+  constexpr unsigned kForAWhile = 256;
   if (!process_.work(verbs::Wire::Driver::kHelper)) return false;
   if (!process_.wire_active()) return true;
+  if (sharing_ > 0) {
+    --sharing_;
+    return true;
+  }
   const base::Instant begun = base::now();
   base::Instant last = begun;
   for (base::Instant now = begun; now - last < kLookingOn && now - begun < kMost; now = base::now()) {
     if (process_.polls() != polls_seen_ || exchange_->has_letters()) break;
-    if (process_.work(verbs::Wire::Driver::kHelper))
+    if (process_.work(verbs::Wire::Driver::kHelper)) {
       last = now;
-    else
-      ::sched_yield();
+      continue;
+    }
+    now = base::now();
+    ::sched_yield();
+    // Another thread had the core, perhaps the very one that waits for us: asleep we get it back sooner, when
+    // something comes, than in a queue behind it.
+    if (base::now() - now > kShared) {
+      sharing_ = kForAWhile;
+      break;
+    }
   }
   return true;
 }
@@ -270,6 +284,8 @@ base::Instant DataPath::stand_by(base::Instant now) {
   constexpr unsigned kMostTrust = 63;
   port_->promise({});
   if (watches_) {
+    // Whoever holds the port's lock may wait for this very core, and take what has come.
+    if (port_->busy()) return now + kDoubt;
     in_vain_ = port_->drive(now, verbs::Wire::Driver::kHelper) ? 0 : in_vain_ + 1;
     watches_ = in_vain_ < kPatience;
     alone_ = watches_;  // for watch()

@@ -84,6 +84,7 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   bool watches_ = false;
   unsigned in_vain_ = 0;  // times in a row that the program was faster
   unsigned trust_ = 0;    // rounds until the next doubt whether the program polls on
+  unsigned sharing_ = 0;  // times that we do not look on, for another thread wants our core
   unsigned trusted_ = 0;  // of them passed
 };
 
