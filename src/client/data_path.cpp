@@ -284,11 +284,14 @@ base::Instant DataPath::stand_by(base::Instant now) {
   constexpr unsigned kMostTrust = 63;
   port_->promise({});
   if (watches_) {
-    // Whoever holds the port's lock may wait for this very core, and take what has come.
-    if (port_->busy()) return now + kDoubt;
-    in_vain_ = port_->drive(now, verbs::Wire::Driver::kHelper) ? 0 : in_vain_ + 1;
-    watches_ = in_vain_ < kPatience;
-    alone_ = watches_;  // for watch()
+    // Whoever polls takes what has come, even if it is about to wait for this very core.
+    const base::Duration quiet = port_->busy() ? base::Duration{} : now - port_->driven_at();
+    if (quiet < kDoubt) {
+      watches_ = ++in_vain_ < kPatience;
+      return now + (kDoubt - quiet);
+    }
+    if (port_->drive(now, verbs::Wire::Driver::kHelper)) in_vain_ = 0;
+    alone_ = true;  // for watch()
     return now + kAfterLastPoll;
   }
   // It polled on after the last doubt: that one was unfounded, and the next comes later.

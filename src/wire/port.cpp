@@ -92,6 +92,7 @@ void Port::acknowledge_all() {
 }
 
 bool Port::drive(base::Instant now, Driver driver) {
+  if (driver == Driver::kPoller) driven_at_.store(now.ns, std::memory_order_relaxed);
   bool worked = false;
   {
     const verbs::HeldBells bells;  // rung when all below is sent

@@ -95,6 +95,8 @@ class Port final : public verbs::Wire, private net::Sink {
   bool drive(base::Instant now, Driver driver) override;
   // Some thread is sending or taking packets in.
   [[nodiscard]] bool busy() const { return receiving_.held() || sending_.held(); }
+  // When a thread that polls last began to.
+  [[nodiscard]] base::Instant driven_at() const { return {driven_at_.load(std::memory_order_relaxed)}; }
   // When drive() is due though nothing comes in.
   [[nodiscard]] base::Instant next_due();
   // The helper thread sleeps until then: whoever schedules something earlier wakes it.
@@ -240,6 +242,7 @@ class Port final : public verbs::Wire, private net::Sink {
   Environment environment_;
   std::atomic<size_t> count_ = 0;
   std::atomic<int64_t> promised_ = 0;
+  std::atomic<int64_t> driven_at_ = 0;
   std::atomic<int64_t> under_way_ = 0;
 
   base::Lock receiving_;  // link_->receive, and all below; tried also by whoever may hold it already

@@ -8,7 +8,8 @@ using verbs::SendOutcome;
 using verbs::SendRequest;
 
 namespace {
-constexpr uint32_t kCrowd = 16;  // packets
+constexpr uint32_t kCrowd = 16;       // packets under way
+constexpr uint32_t kWorthACall = 32;  // packets to be sent
 
 // The keeper carries requests out in other processes, as a local requester does.
 verbs::RequesterIdentity target_identity(const Peering& peering, base::Slot ours) {
@@ -89,7 +90,7 @@ void RcConnection::push() {
   // Where much is under way, by this queue pair or by all together, nobody gains by sending each short
   // message at once; together they cost one system call. The next post or poll sends them at the latest, or
   // the helper.
-  if (requester_ && port_->under_way() > kCrowd && sending.waiting() < kCrowd)
+  if (requester_ && port_->under_way() > kCrowd && sending.waiting() < kWorthACall)
     port_->schedule(*this, now, now);
   else
     sending.flush();
