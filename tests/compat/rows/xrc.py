@@ -1,9 +1,10 @@
-"""XRC: ibv_xsrq_pingpong and perftest's -c XRC, on one host and between two."""
+"""XRC: ibv_xsrq_pingpong, perftest's -c XRC and RDMA CM's rdma_xclient, on one host and between two."""
 import dataclasses
 
 from row import ROOT, Row
+from rows.cm import between_hosts, connects
 from rows.network import across
-from rows.pair import pair
+from rows.pair import ADDRESS, pair
 from rows.perftest import perftest
 from rows.pingpong import TIMEOUT_S
 
@@ -34,7 +35,22 @@ PERFTEST = [
     perftest("atomic-bw", "ib_atomic_bw", "-c XRC -n 100", "fetch-and-add", **ROOT_ONLY),
 ]
 
+def over_wire(row: Row) -> Row:
+    return dataclasses.replace(row, name=f"{row.name}-wire", shows=f"{row.shows}, with VERBENA_PATH=wire", processes=tuple(
+        dataclasses.replace(process, command=("env", "VERBENA_PATH=wire", *process.command)) for process in row.processes))
+
+
+XCLIENT = connects("rdma_xclient", "rdma_xserver -c x", f"rdma_xclient -c x -s {ADDRESS}", "XRC endpoints of RDMA CM",
+                   must=(r"^rdma_xclient: end 0$",), server_must=(r"^rdma_xserver: end 0$",))
+CM = [
+    XCLIENT,
+    over_wire(XCLIENT),
+    between_hosts(XCLIENT),
+    connects("rdma_xclient-rc", "rdma_xserver -c r", f"rdma_xclient -c r -s {ADDRESS}", "the same programs by RC",
+             must=(r"^rdma_xclient: end 0$",), server_must=(r"^rdma_xserver: end 0$",)),
+]
+
 NETWORK = ("poll", "events", "send-bw", "send-lat", "write-bw", "read-bw")
 
-ROWS = PINGPONGS + PERFTEST + [dataclasses.replace(across("hosts", row, row.name, 1500), **ROOT_ONLY)
+ROWS = CM + PINGPONGS + PERFTEST + [dataclasses.replace(across("hosts", row, row.name, 1500), **ROOT_ONLY)
                                for row in PINGPONGS + PERFTEST if row.name in NETWORK]
