@@ -35,8 +35,7 @@ int fill_init(const CmId& id, ibv_qp_attr& attributes) {
     return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
   }
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-  if (answers_reads(id))
-    attributes.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  if (answers_reads(id)) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 }
 

@@ -18,7 +18,18 @@ def xsrq(name: str, options: str, shows: str, **more) -> Row:
                 must=(r"^  remote: LID 0000, QPN RECV \w{6} SEND \w{6}, PSN \w{6}, SRQN \w{6}, GID ", r"^success$"), **ROOT_ONLY, **more)
 
 
+def clients(name: str, count: int, options: str, shows: str) -> Row:
+    """One server, whose target for each client reaches the queues of all: they share a domain."""
+    row = xsrq(name, options, shows)
+    server, client = row.processes
+    server = dataclasses.replace(server, command=(*server.command, "-c", str(count)))
+    return dataclasses.replace(row, options=f"{options} -c {count}", processes=(server, *[client] * count))
+
+
 PINGPONGS = [
+    clients("clients-2", 2, "-g 0 -n 100", "two clients"),
+    clients("clients-4", 4, "-g 0 -n 100", "four clients"),
+    clients("clients-4-events", 4, "-g 0 -e -n 100", "four clients, sleeping until a completion event"),
     xsrq("poll", "-g 0 -n 200", "polling, 4,096 bytes"),
     xsrq("events", "-g 0 -e -n 200", "the same, sleeping until a completion event"),
     xsrq("size-1", "-g 0 -s 1", "one byte"),
@@ -52,5 +63,6 @@ CM = [
 
 NETWORK = ("poll", "events", "send-bw", "send-lat", "write-bw", "read-bw")
 
-ROWS = CM + PINGPONGS + PERFTEST + [dataclasses.replace(across("hosts", row, row.name, 1500), **ROOT_ONLY)
+ROWS = CM + PINGPONGS + PERFTEST + [dataclasses.replace(between_hosts(row), users=(ROOT,))
+                                    for row in PINGPONGS if row.name == "clients-4"] + [dataclasses.replace(across("hosts", row, row.name, 1500), **ROOT_ONLY)
                                for row in PINGPONGS + PERFTEST if row.name in NETWORK]
