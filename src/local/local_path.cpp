@@ -177,11 +177,13 @@ SendOutcome LocalPath::end_unanswered(Verdict verdict, const SendRequest& reques
       full_since_ = {};
       return {progress.done < request.length ? Kind::kMore : Kind::kDone};
     case Verdict::kFaultHere:
+      responder_->abandon_receive();
       return {Kind::kFailed, IBV_WC_LOC_PROT_ERR, verdict};
     case Verdict::kNoRoom: {
       const base::Instant now = base::now();
       if (full_since_ == base::Instant{}) full_since_ = now;
       if (now - full_since_ < kPatience && !peer_gone()) return {Kind::kSilent, IBV_WC_SUCCESS, verdict};
+      responder_->abandon_receive();
       return {Kind::kDone};
     }
     case Verdict::kBadReceive:
@@ -190,6 +192,7 @@ SendOutcome LocalPath::end_unanswered(Verdict verdict, const SendRequest& reques
       (void)responder_->fail(verdict, false);
       return {Kind::kDone};
     default:
+      responder_->abandon_receive();
       return {Kind::kDone};
   }
 }

@@ -104,6 +104,26 @@ TEST_F(Migration, WhenAPortLosesItsLink) {
   EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
 }
 
+// Whoever changes the path while retries go on: those are the other path's, on which all of them count anew.
+TEST_F(Migration, LateInTheRetries) {
+  if (!by_wire()) GTEST_SKIP() << "between processes that share memory nothing gets lost";
+  using std::chrono::milliseconds;
+  arm();
+  ASSERT_TRUE(ip("addr del 10.9.0.1/24 dev d0"));
+  ASSERT_TRUE(ip("addr del 10.9.1.1/24 dev d1"));
+  b.post_receive();
+  a.post_send();
+  ibv_wc completion{};
+  EXPECT_FALSE(a.next(completion, milliseconds(400)));  // 8 times 67 ms until it gives up
+  ASSERT_EQ(a.set(IBV_MIG_MIGRATED), 0);
+  // It has 8 times 134 ms now, from the change on.
+  EXPECT_FALSE(a.next(completion, milliseconds(850))) << ibv_wc_status_str(completion.status);
+  ASSERT_TRUE(ip("addr add 10.9.1.1/24 dev d1"));
+  ASSERT_TRUE(a.next(completion, kSoon));
+  EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+  ASSERT_TRUE(ip("addr add 10.9.0.1/24 dev d0"));
+}
+
 // The port stays, but nothing comes through: retries are used up, then they count anew on the other path.
 TEST_F(Migration, WhenRetriesAreUsedUp) {
   if (!by_wire()) GTEST_SKIP() << "between processes that share memory nothing gets lost";
