@@ -37,7 +37,8 @@ RcConnection::RcConnection(std::shared_ptr<Port> port, verbs::Process& process,
     // A lost link or the peer may have changed it while the retries went on: they were for the path before.
     const base::Duration retrying =
         std::max(rules_.timeout, base::Duration(alternate_timeout_)) * (rules_.retries + 1);
-    if (!change_path() && !changed_within(base::now(), retrying)) return false;
+    const bool changed = change_path();
+    if (!changed_within(base::now(), retrying) && !changed) return false;
     requester_->set_retry_rules(base::Duration(alternate_timeout_), rules_.retries, rules_.rnr_retries);
     return true;
   });
