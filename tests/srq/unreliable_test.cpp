@@ -4,6 +4,18 @@
 namespace verbena::srq {
 namespace {
 
+// The owner of a shared queue takes back what was given up when it comes to it; until then messages are lost.
+template <typename Send>
+ibv_wc send_until_received(Hub& hub, Send send) {
+  ibv_wc got{};
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(0, send());
+    got = hub.next(Wait(50));
+    if (got.status != rc::kNone) break;
+  }
+  return got;
+}
+
 TEST(Unreliable, Connections) {
   Hub hub({.type = IBV_QPT_UC});
   Hub requester({.type = IBV_QPT_UC, .max_wr = 0});
@@ -52,9 +64,12 @@ TEST(Unreliable, DroppedMessagesKeepNoReceive) {
     ASSERT_EQ(0, requester.send(sources[0], 1, 0, length));
     ASSERT_TRUE(requester.next_is(1, IBV_WC_SUCCESS, sources[0]->qp_num));
     EXPECT_TRUE(hub.nothing_comes()) << "it is too long";
-    ASSERT_EQ(0, requester.send(sources[1], 2, 0, 64));
-    EXPECT_TRUE(hub.next_is(wr_id, IBV_WC_SUCCESS, targets[1]->qp_num));
-    ASSERT_TRUE(requester.next_is(2, IBV_WC_SUCCESS, sources[1]->qp_num));
+    const ibv_wc got = send_until_received(hub, [&] { return requester.send(sources[1], 2, 0, 64); });
+    ASSERT_EQ(IBV_WC_SUCCESS, got.status);
+    EXPECT_EQ(wr_id, got.wr_id);
+    EXPECT_EQ(targets[1]->qp_num, got.qp_num);
+    while (requester.next(rc::kMoment).status == IBV_WC_SUCCESS) continue;
+    EXPECT_TRUE(hub.nothing_comes());
   }
 }
 
@@ -76,8 +91,11 @@ TEST(Unreliable, DroppedDatagramsKeepNoReceive) {
   ASSERT_EQ(0, requester.send(source, 1, 0, 101, ah, targets[0]->qp_num));
   ASSERT_TRUE(requester.next_is(1, IBV_WC_SUCCESS, source->qp_num));
   EXPECT_TRUE(hub.nothing_comes()) << "it is too long, with its GRH";
-  ASSERT_EQ(0, requester.send(source, 2, 0, 100, ah, targets[1]->qp_num));
-  EXPECT_TRUE(hub.next_is(5, IBV_WC_SUCCESS, targets[1]->qp_num));
+  const ibv_wc got =
+      send_until_received(hub, [&] { return requester.send(source, 2, 0, 100, ah, targets[1]->qp_num); });
+  ASSERT_EQ(IBV_WC_SUCCESS, got.status);
+  EXPECT_EQ(5u, got.wr_id);
+  EXPECT_EQ(targets[1]->qp_num, got.qp_num);
   EXPECT_EQ(0, ibv_destroy_ah(ah));
 }
 
