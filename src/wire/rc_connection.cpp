@@ -35,7 +35,11 @@ RcConnection::RcConnection(std::shared_ptr<Port> port, verbs::Process& process,
                   .fetches = std::max(peering.fetches_granted, 1u)},
                  xrc_ ? static_cast<engine::ResponderActions&>(*xrc_) : actions_) {
   requests_.set_other_path([this] {
-    if (!change_path()) return false;
+    // A lost link or the peer may have changed it while the retries went on: they were for the path before.
+    const base::Duration retrying =
+        std::max(rules_.timeout, base::Duration(alternate_timeout_)) * (rules_.retries + 1);
+    const bool changed = change_path();
+    if (!changed_within(base::now(), retrying) && !changed) return false;
     requester_->set_retry_rules(base::Duration(alternate_timeout_), rules_.retries, rules_.rnr_retries);
     return true;
   });
