@@ -114,4 +114,4 @@ if [ "$failed" -ne 0 ]; then
   exit 1
 fi
 echo "${bold}What works:${plain} RC, UC, UD, XRC, multicast and RDMA CM, on one host and between hosts; the list of programs is docs/COMPATIBILITY.md."
-echo "${bold}What comes next:${plain} rsockets, XRC through RDMA CM, the C++ API."
+echo "${bold}What comes next:${plain} rsockets, the C++ API."

@@ -66,8 +66,6 @@ base::Result<void> deregister(ibv_mr* ibv) {
 base::Result<void> reregister(ibv_mr* ibv, int flags, ibv_pd* pd, void* address, size_t length, int access) {
   Mr& mr = Mr::from(ibv);
   if (auto ok = Context::from(ibv->context).usable(); !ok) return ok;
-  if (!mr.plain)
-    return base::fail(EINVAL, "ibv_rereg_mr: null regions and those of device memory stay as they are");
   if ((flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0 || flags == 0)
     return base::fail(EINVAL, fmt::format("ibv_rereg_mr: flags 0x{:x} have no meaning", flags));
   const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;

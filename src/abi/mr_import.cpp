@@ -24,12 +24,9 @@ base::Result<ibv_mr*> import(ibv_pd* pd, uint32_t handle) {
              .handle = handle,
              .lkey = *key,
              .rkey = *key};
-  // A null region stays as it is, and peers have no key of it.
+  // Peers have no key of a null region.
   const auto mode = (*data)->process().arena().mr(handle).mode.get();
-  if (mode == static_cast<uint32_t>(arena::MrMode::kNull)) {
-    mr->plain = false;
-    mr->ibv.rkey = 0;
-  }
+  if (mode == static_cast<uint32_t>(arena::MrMode::kNull)) mr->ibv.rkey = 0;
   mr->domain = std::move(domain);
   mr->data = std::move(*data);
   hold_context(context);

@@ -12,7 +12,6 @@ base::Result<ibv_mr*> make_null(ibv_pd* pd) {
       pd, [](verbs::MemoryRegions& regions, uint32_t domain) { return regions.add_null(domain); });
   if (!made) return std::unexpected(made.error());
   Mr& mr = **made;
-  mr.plain = false;
   mr.ibv.length = SIZE_MAX;
   mr.ibv.rkey = 0;  // for the program's own requests only
   return &mr.ibv;
@@ -33,11 +32,11 @@ base::Result<ibv_mr*> register_device_memory(ibv_pd* pd, ibv_dm* ibv, uint64_t o
                         .length = length,
                         .iova = 0,
                         .domain = domain,
-                        .access = access});
+                        .access = access,
+                        .fixed = true});
   });
   if (!made) return std::unexpected(made.error());
   Mr& mr = **made;
-  mr.plain = false;
   mr.dm = &dm;
   ++dm.regions;
   mr.ibv.length = length;

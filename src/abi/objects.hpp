@@ -94,8 +94,7 @@ struct ParentDomain final : verbs::QueueAllocator {
 struct Dm;
 struct Mr {
   ibv_mr ibv{};
-  bool plain = true;  // of the program's own memory, so ibv_rereg_mr may change it
-  Dm* dm = nullptr;   // the device memory that it is of
+  Dm* dm = nullptr;  // the device memory that it is of
   std::shared_ptr<verbs::ProtectionDomain> domain;
   std::shared_ptr<client::DataPath> data;
 

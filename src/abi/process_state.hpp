@@ -16,6 +16,7 @@ struct ProcessState {
   verbs::ProtectionDomains domains;
   std::vector<ibv_context*> cm_contexts;  // rdma_get_devices: opened once, for as long as the process lives
   std::vector<ibv_pd*> cm_domains;        // RDMA CM's own, one for each of those at most
+  std::vector<ibv_xrcd*> cm_xrc_domains;  // as well
 };
 
 ProcessState& state();

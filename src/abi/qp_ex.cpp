@@ -18,6 +18,11 @@ constexpr uint64_t kReliableOperations =
     kUnreliableOperations | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE;
 
+// Windows of type 2 and what goes with them are RC's and UC's: see check_opcode in verbs/post_send.cpp.
+constexpr uint64_t kXrcOperations =
+    kReliableOperations & ~uint64_t{IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE |
+                                    IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW};
+
 uint64_t operations_of(ibv_qp_type type) {
   switch (type) {
     case IBV_QPT_UD:
@@ -25,8 +30,9 @@ uint64_t operations_of(ibv_qp_type type) {
     case IBV_QPT_UC:
       return kUnreliableOperations;
     case IBV_QPT_RC:
-    case IBV_QPT_XRC_SEND:
       return kReliableOperations;
+    case IBV_QPT_XRC_SEND:
+      return kXrcOperations;
     default:
       return 0;
   }

@@ -1,4 +1,5 @@
 // The devices as RDMA CM sees them: each opened once for the process, found by address.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <rdma/rdma_cma.h>
 
@@ -7,6 +8,7 @@
 #include <iterator>
 
 #include "abi/abi.hpp"
+#include "abi/entries.hpp"
 #include "abi/process_state.hpp"
 #include "abi/rdmacm_objects.hpp"
 #include "abi/rdmacm_verbs.hpp"
@@ -124,6 +126,34 @@ base::Result<ibv_pd*> default_pd(ibv_context* context) {
   process.cm_domains.push_back(made);
   return made;
 }
+
+base::Result<ibv_xrcd*> default_xrcd(ibv_context* context) {
+  ProcessState& process = state();
+  const auto find = [&]() -> ibv_xrcd* {
+    const auto found = std::ranges::find_if(process.cm_xrc_domains, [&](ibv_xrcd* known) {
+      return known->context == context && !Xrcd::from(known).link->lost();
+    });
+    return found != process.cm_xrc_domains.end() ? *found : nullptr;
+  };
+  {
+    const std::lock_guard lock(process.mutex);
+    if (ibv_xrcd* known = find()) return known;
+  }
+  ibv_xrcd_init_attr wanted{
+      .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+  ibv_xrcd* made = open_xrcd(context, &wanted);
+  if (made == nullptr) return base::fail_errno("opening RDMA CM's own XRC domain");
+  ibv_xrcd* known = nullptr;
+  {
+    const std::lock_guard lock(process.mutex);
+    known = find();
+    if (known == nullptr) process.cm_xrc_domains.push_back(made);
+  }
+  if (known == nullptr) return made;
+  close_xrcd(made);  // another thread was faster
+  return known;
+}
+
 }  // namespace verbena::abi
 
 using namespace verbena;

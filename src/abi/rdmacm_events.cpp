@@ -86,6 +86,15 @@ void tell_parameters(Event& event, const CmId& id, const ipc::CmParameters& told
 
 constexpr int kRejectedByTimeout = 4;  // IBA 12.6.7.2
 
+// An XRC initiator and an XRC target need each other; so do the others.
+base::Result<void> check_type(const CmId& listener, const ipc::CmEvent& request) {
+  const bool wants_target = request.parameters.qp_type == IBV_QPT_XRC_RECV;
+  if (wants_target == (listener.rdma.qp_type == IBV_QPT_XRC_RECV)) return {};
+  return base::fail(EPROTOTYPE, fmt::format("{} asked for {} connection, which this RDMA CM id doesn't take",
+                                            client::to_text(request.remote),
+                                            wants_target ? "an XRC" : "another than an XRC"));
+}
+
 // The id of a connection that was asked for. nullptr: it could not be made, and the peer was told so.
 CmId* make_child(client::CmTie& tie, CmId& listener, const ipc::CmEvent& request) {
   auto child = std::make_unique<CmId>();
@@ -103,7 +112,8 @@ CmId* make_child(client::CmTie& tie, CmId& listener, const ipc::CmEvent& request
   child->rdma.ps = listener.rdma.ps;
   child->rdma.qp_type = listener.rdma.qp_type;
   if (!tie.adopt(request, child.get())) return nullptr;
-  auto made = take_addresses(*child, request);
+  auto made = check_type(listener, request);
+  if (made) made = take_addresses(*child, request);
   // Either way the agent hears that it was handed out: from now on it may outlive its listener.
   if (made)
     made = listener.synchronous

@@ -106,6 +106,8 @@ struct CmDevice {
 [[nodiscard]] base::Result<CmDevice> device_of(const ipc::CmAddress& address);
 // A device's protection domain for programs that name none; lives as long as the process.
 [[nodiscard]] base::Result<ibv_pd*> default_pd(ibv_context* context);
+// As well an XRC domain, which no file names. One whose keeper ended is followed by another.
+[[nodiscard]] base::Result<ibv_xrcd*> default_xrcd(ibv_context* context);
 // ENODEV: there is no device at all.
 [[nodiscard]] base::Result<void> open_cm_devices();
 
@@ -142,6 +144,13 @@ void drop_kept_event(CmId& id);
 [[nodiscard]] base::Result<void> create_qp(CmId& id, ibv_pd* pd, ibv_qp_init_attr_ex* attributes);
 [[nodiscard]] base::Result<void> create_qp(CmId& id, ibv_pd* pd, ibv_qp_init_attr* attributes);
 void destroy_qp(CmId& id);
+// The program's protection domain, or the device's default one. EINVAL: another device's, or none known yet.
+[[nodiscard]] base::Result<ibv_pd*> domain_for(CmId& id, ibv_pd* given);
+// The completion queue for receives that the id has of its own, made when first wanted.
+[[nodiscard]] base::Result<ibv_cq*> own_receive_queue(CmId& id, uint32_t size);
+void free_own_receive_queue(CmId& id);
+
+// rdmacm_srq.cpp
 void destroy_srq(CmId& id);
 
 // rdmacm_qp_states.cpp

@@ -1,5 +1,4 @@
-// Queue pairs and shared receive queues of ids, with completion queues of their own where the program gives
-// none.
+// Queue pairs of ids, with completion queues of their own where the program gives none.
 #include <fmt/format.h>
 #include <rdma/rdma_verbs.h>
 
@@ -41,24 +40,18 @@ void free_queues(CmId& id) {
   if (id.rdma.srq == nullptr) free_queue(own_receive(id));
 }
 
-base::Result<void> add_queues(CmId& id, ibv_cq*& send, ibv_cq*& receive, const ibv_qp_cap& caps) {
-  if (send == nullptr && id.rdma.send_cq == nullptr)
-    if (auto made = make_queue(id, own_send(id), std::max(caps.max_send_wr, 1u)); !made) return made;
-  if (receive == nullptr && id.rdma.recv_cq == nullptr)
-    if (auto made = make_queue(id, own_receive(id), std::max(caps.max_recv_wr, 1u)); !made) return made;
+// An XRC queue pair has one side only, and a target's completions are its shared receive queues'.
+base::Result<void> add_queues(CmId& id, ibv_cq*& send, ibv_cq*& receive, const ibv_qp_init_attr_ex& wanted) {
+  const bool sends = wanted.qp_type != IBV_QPT_XRC_RECV;
+  const bool receives = sends && wanted.qp_type != IBV_QPT_XRC_SEND;
+  if (sends && send == nullptr && id.rdma.send_cq == nullptr)
+    if (auto made = make_queue(id, own_send(id), std::max(wanted.cap.max_send_wr, 1u)); !made) return made;
+  if (receives && receive == nullptr)
+    if (auto made = own_receive_queue(id, wanted.cap.max_recv_wr); !made)
+      return std::unexpected(made.error());
   if (send == nullptr) send = id.rdma.send_cq;
   if (receive == nullptr) receive = id.rdma.recv_cq;
   return {};
-}
-
-base::Result<ibv_pd*> domain_for(CmId& id, ibv_pd* given) {
-  if (auto ok = id.usable(); !ok) return std::unexpected(ok.error());
-  if (id.rdma.verbs == nullptr)
-    return base::fail(EINVAL, "the RDMA CM id has no device yet: bind it, or resolve its address");
-  if (given == nullptr) return default_pd(id.rdma.verbs);
-  if (given->context != id.rdma.verbs)
-    return base::fail(EINVAL, "the protection domain is of another device, or context, than the RDMA CM id");
-  return given;
 }
 
 // The simple form where nothing more is asked for; else the device's extended one.
@@ -77,41 +70,52 @@ ibv_qp* make_qp(ibv_pd* pd, ibv_qp_init_attr_ex* attributes) {
   return extended->create_qp_ex(pd->context, attributes);
 }
 
-base::Result<void> create_srq(CmId& id, ibv_pd* given, ibv_srq_init_attr* attributes) {
-  if (id.rdma.srq != nullptr) return base::fail(EINVAL, "the RDMA CM id has a shared receive queue already");
-  const auto pd = domain_for(id, given);
-  if (!pd) return std::unexpected(pd.error());
-  ibv_srq* made = vb_ibv_create_srq(*pd, attributes);
-  if (made == nullptr) return base::fail_errno("creating a shared receive queue");
-  id.rdma.pd = *pd;
-  id.rdma.srq = made;
-  return {};
-}
-
-base::Result<void> create_srq_ex(CmId& id, ibv_srq_init_attr_ex* attributes) {
-  const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
-  const bool basic =
-      (attributes->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) == 0 || attributes->srq_type == IBV_SRQT_BASIC;
-  if ((attributes->comp_mask & ~known) != 0 || !basic)
-    return base::fail(EOPNOTSUPP, "RDMA CM makes basic shared receive queues only");
-  ibv_pd* pd = (attributes->comp_mask & IBV_SRQ_INIT_ATTR_PD) != 0 ? attributes->pd : nullptr;
-  // The extended struct begins as the simple one.
-  return create_srq(id, pd, reinterpret_cast<ibv_srq_init_attr*>(attributes));
-}
-
 base::Result<void> create_qp_ex(CmId& id, ibv_qp_init_attr_ex* attributes) {
   return create_qp(id, (attributes->comp_mask & IBV_QP_INIT_ATTR_PD) != 0 ? attributes->pd : nullptr,
                    attributes);
 }
 
+// The program's, or RDMA CM's own of that device.
+base::Result<void> add_xrc_domain(CmId& id, ibv_qp_init_attr_ex& attributes) {
+  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 && attributes.xrcd != nullptr) return {};
+  const auto domain = default_xrcd(id.rdma.verbs);
+  if (!domain) return std::unexpected(domain.error());
+  attributes.xrcd = *domain;
+  attributes.comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+  return {};
+}
+
 }  // namespace
+
+base::Result<ibv_pd*> domain_for(CmId& id, ibv_pd* given) {
+  if (auto ok = id.usable(); !ok) return std::unexpected(ok.error());
+  if (id.rdma.verbs == nullptr)
+    return base::fail(EINVAL, "the RDMA CM id has no device yet: bind it, or resolve its address");
+  if (given == nullptr) return default_pd(id.rdma.verbs);
+  if (given->context != id.rdma.verbs)
+    return base::fail(EINVAL, "the protection domain is of another device, or context, than the RDMA CM id");
+  return given;
+}
+
+base::Result<ibv_cq*> own_receive_queue(CmId& id, uint32_t size) {
+  if (id.rdma.recv_cq == nullptr)
+    if (auto made = make_queue(id, own_receive(id), std::max(size, 1u)); !made)
+      return std::unexpected(made.error());
+  return id.rdma.recv_cq;
+}
+
+void free_own_receive_queue(CmId& id) { free_queue(own_receive(id)); }
 
 base::Result<void> create_qp(CmId& id, ibv_pd* given, ibv_qp_init_attr_ex* attributes) {
   if (id.rdma.qp != nullptr) return base::fail(EINVAL, "the RDMA CM id has a queue pair already");
   const auto pd = domain_for(id, given);
   if (!pd) return std::unexpected(pd.error());
-  if (id.rdma.srq != nullptr && attributes->srq == nullptr) attributes->srq = id.rdma.srq;
-  auto done = add_queues(id, attributes->send_cq, attributes->recv_cq, attributes->cap);
+  const bool target = attributes->qp_type == IBV_QPT_XRC_RECV;
+  // A target has no queue: each request names one.
+  if (id.rdma.srq != nullptr && attributes->srq == nullptr && !target) attributes->srq = id.rdma.srq;
+  if (target)
+    if (auto added = add_xrc_domain(id, *attributes); !added) return added;
+  auto done = add_queues(id, attributes->send_cq, attributes->recv_cq, *attributes);
   if (done) {
     id.rdma.qp = make_qp(*pd, attributes);
     if (id.rdma.qp == nullptr) done = base::fail_errno("RDMA CM can't create a queue pair");
@@ -147,12 +151,6 @@ void destroy_qp(CmId& id) {
   free_queues(id);
 }
 
-void destroy_srq(CmId& id) {
-  if (id.rdma.srq != nullptr) vb_ibv_destroy_srq(id.rdma.srq);
-  id.rdma.srq = nullptr;
-  if (id.rdma.qp == nullptr) free_queue(own_receive(id));
-}
-
 }  // namespace verbena::abi
 
 using namespace verbena;
@@ -172,19 +170,3 @@ VERBENA_ENTRY void vb_rdma_destroy_qp(rdma_cm_id* id) noexcept {
   abi::destroy_qp(abi::CmId::from(id));
 }
 VERBENA_SAME_PROTOTYPE(rdma_destroy_qp);
-
-VERBENA_ENTRY int vb_rdma_create_srq(rdma_cm_id* id, ibv_pd* pd, ibv_srq_init_attr* attr) noexcept {
-  return abi::minus_one(abi::guarded([&] { return abi::create_srq(abi::CmId::from(id), pd, attr); }));
-}
-VERBENA_SAME_PROTOTYPE(rdma_create_srq);
-
-VERBENA_ENTRY int vb_rdma_create_srq_ex(rdma_cm_id* id, ibv_srq_init_attr_ex* attr) noexcept {
-  return abi::minus_one(abi::guarded([&] { return abi::create_srq_ex(abi::CmId::from(id), attr); }));
-}
-VERBENA_SAME_PROTOTYPE(rdma_create_srq_ex);
-
-VERBENA_ENTRY void vb_rdma_destroy_srq(rdma_cm_id* id) noexcept {
-  const abi::NoCancel no_cancel;
-  abi::destroy_srq(abi::CmId::from(id));
-}
-VERBENA_SAME_PROTOTYPE(rdma_destroy_srq);

@@ -25,6 +25,8 @@ base::Result<void> modify(ibv_qp* qp, ibv_qp_attr& attributes, int mask) {
 
 ibv_qp_type type_of(const CmId& id) { return id.rdma.qp != nullptr ? id.rdma.qp->qp_type : id.rdma.qp_type; }
 
+bool answers_reads(const CmId& id) { return type_of(id) == IBV_QPT_RC || type_of(id) == IBV_QPT_XRC_RECV; }
+
 int fill_init(const CmId& id, ibv_qp_attr& attributes) {
   attributes.pkey_index = 0;
   attributes.port_num = id.rdma.port_num;
@@ -33,8 +35,7 @@ int fill_init(const CmId& id, ibv_qp_attr& attributes) {
     return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
   }
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-  if (type_of(id) == IBV_QPT_RC)
-    attributes.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  if (answers_reads(id)) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 }
 
@@ -47,7 +48,7 @@ int fill_rtr(const CmId& id, ibv_qp_attr& attributes) {
   // Each end names the number with which the other begins (IBA 12.6.5, 12.6.8), not its own.
   attributes.rq_psn = id.first_psn;
   int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-  if (type_of(id) == IBV_QPT_RC) {
+  if (answers_reads(id)) {
     attributes.max_dest_rd_atomic = std::min<uint8_t>(id.responder_resources, verbs::kMaxQpRdAtom);
     attributes.min_rnr_timer = kRnrTimer;
     mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -57,9 +58,10 @@ int fill_rtr(const CmId& id, ibv_qp_attr& attributes) {
 
 int fill_rts(const CmId& id, ibv_qp_attr& attributes) {
   attributes.sq_psn = id.peer.first_psn;
-  if (type_of(id) != IBV_QPT_RC) return IBV_QP_STATE | IBV_QP_SQ_PSN;
+  if (type_of(id) == IBV_QPT_UC || type_of(id) == IBV_QPT_UD) return IBV_QP_STATE | IBV_QP_SQ_PSN;
   const uint8_t told = id.peer.ack_timeout != 0 ? id.peer.ack_timeout : kDefaultAckTimeout;
   attributes.timeout = id.ack_timeout.value_or(told) & 0x1f;
+  if (type_of(id) == IBV_QPT_XRC_RECV) return IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT;
   // The request names the retries of both ends.
   attributes.retry_cnt = (id.passive ? id.peer.retry_count : id.retry_count) & 7;
   attributes.rnr_retry = id.peer.rnr_retry_count & 7;

@@ -256,16 +256,30 @@ base::Instant DataPath::help(base::Instant now) {
 bool DataPath::work_on() {
   constexpr base::Duration kLookingOn = std::chrono::microseconds(30);
   constexpr base::Duration kMost = base::milliseconds(1);  // letters, bells and the agent wait meanwhile
+  constexpr base::Duration kShared = std::chrono::microseconds(100);
+  constexpr unsigned kForAWhile = 256;
   if (!process_.work(verbs::Wire::Driver::kHelper)) return false;
   if (!process_.wire_active()) return true;
+  if (sharing_ > 0) {
+    --sharing_;
+    return true;
+  }
   const base::Instant begun = base::now();
   base::Instant last = begun;
   for (base::Instant now = begun; now - last < kLookingOn && now - begun < kMost; now = base::now()) {
     if (process_.polls() != polls_seen_ || exchange_->has_letters()) break;
-    if (process_.work(verbs::Wire::Driver::kHelper))
+    if (process_.work(verbs::Wire::Driver::kHelper)) {
       last = now;
-    else
-      ::sched_yield();
+      continue;
+    }
+    now = base::now();
+    ::sched_yield();
+    // Another thread had the core, perhaps the very one that waits for us: asleep we get it back sooner, when
+    // something comes, than in a queue behind it.
+    if (base::now() - now > kShared) {
+      sharing_ = kForAWhile;
+      break;
+    }
   }
   return true;
 }
@@ -286,9 +300,14 @@ base::Duration DataPath::stand_by(base::Instant now) {
   constexpr unsigned kMostTrust = 63;
   port_->promise({});
   if (watches_) {
-    in_vain_ = port_->drive(now, verbs::Wire::Driver::kHelper) ? 0 : in_vain_ + 1;
-    watches_ = in_vain_ < kPatience;
-    alone_ = watches_;  // for watch()
+    // Whoever polls takes what has come, even if it is about to wait for this very core.
+    const base::Duration quiet = port_->busy() ? base::Duration{} : now - port_->driven_at();
+    if (quiet < kDoubt) {
+      watches_ = ++in_vain_ < kPatience;
+      return kDoubt - quiet;
+    }
+    if (port_->drive(now, verbs::Wire::Driver::kHelper)) in_vain_ = 0;
+    alone_ = true;  // for watch()
     return kAfterLastPoll;
   }
   // It polled on after the last doubt: that one was unfounded, and the next comes later.

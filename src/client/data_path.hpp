@@ -82,11 +82,12 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   base::Duration used_{};          // the processor's time of this thread at the last pause
   bool alone_ = true;              // nobody else polls
   // A program that polls now and then but waits for a peer's WRITE in memory needs us in between: then we
-  // watch the socket though it polls, as long as we find something there before it does.
+  // watch the socket though it polls, as long as it isn't there when something comes.
   bool suspects_ = false;  // packets lay in the socket though it had polled
   bool watches_ = false;
-  unsigned in_vain_ = 0;  // times in a row that the program was faster
+  unsigned in_vain_ = 0;  // times in a row that the program was there itself
   unsigned trust_ = 0;    // rounds until the next doubt whether the program polls on
+  unsigned sharing_ = 0;  // times that we do not look on, for another thread wants our core
   unsigned trusted_ = 0;  // of them passed
 };
 

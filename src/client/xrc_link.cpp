@@ -200,11 +200,6 @@ void XrcLink::unlisten(const void* element) {
   std::erase_if(listeners_, [&](const Listener& listener) { return listener.element == element; });
 }
 
-bool XrcLink::lost() {
-  const std::lock_guard lock(mutex_);
-  return lost_;
-}
-
 void XrcLink::read_events() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || lost_ || socket_.get() < 0) return;

@@ -54,7 +54,7 @@ class XrcLink {
   void listen(uint32_t qpn, verbs::EventQueue& events, void* element);
   void unlisten(const void* element);
 
-  [[nodiscard]] bool lost();
+  [[nodiscard]] bool lost() const { return watched_.load() < 0; }
   // The helper thread's: what to watch, -1: nothing; and what to do then.
   [[nodiscard]] int fd() const { return watched_.load(); }
   void read_events();

@@ -16,9 +16,10 @@ using roce::Operation;
 
 namespace {
 
-// An acknowledgement is asked for after such a part of the window, so that it moves on, or of the queue, so
-// that the program can post on.
+// An acknowledgement is asked for after such a part of the window, so that it moves on, but not before so
+// many packets; and after such a part of the queue, so that the program can post on.
 constexpr uint32_t kAsksPerWindow = 8;
+constexpr uint32_t kAskedAtOnce = 16;
 constexpr uint32_t kAsksPerQueue = 4;
 // A long READ is asked for in parts: its answers must fit the window, since nobody else holds them back.
 constexpr uint32_t kLongestFetch = 256 * 1024;
@@ -144,9 +145,10 @@ bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
 // After the packet that goes now. Whoever answers has as much work with it as we have with the answer.
 bool RcRequester::worth_asking(bool last) const {
   if (recovering_ || (last && !followed_at_once())) return true;
-  const uint64_t after = cost_sent_ + config_.mtu + Window::kPacketOverhead;
+  const uint32_t packet = config_.mtu + Window::kPacketOverhead;
+  const uint64_t after = cost_sent_ + packet;
   return after - cost_acknowledged() >= window_.size() ||
-         (after - cost_asked_) * kAsksPerWindow >= window_.size() ||
+         after - cost_asked_ >= std::max(window_.size() / kAsksPerWindow, packet * kAskedAtOnce) ||
          (last && (cursor_ + 1 - number_asked_) * kAsksPerQueue >= config_.capacity);
 }
 

@@ -128,9 +128,9 @@ class RcRequester {
   base::Psn next_psn_;          // of the next request posted
   base::Psn end_psn_;           // one past the highest ever sent
   uint64_t cost_posted_ = 0;
-  uint64_t cost_sent_ = 0;      // up to the cursor
-  uint64_t cost_asked_ = 0;     // up to where an acknowledgement was asked for
-  uint32_t number_asked_ = 0;   // the request behind that
+  uint64_t cost_sent_ = 0;     // up to the cursor
+  uint64_t cost_asked_ = 0;    // up to where an acknowledgement was asked for
+  uint32_t number_asked_ = 0;  // the request behind that
   uint32_t messages_posted_ = 0;
   bool failed_ = false;
 

@@ -124,6 +124,9 @@ class ResponderActions {
   [[nodiscard]] virtual Verdict finish_receive(const Arrival& arrival) = 0;
   [[nodiscard]] virtual Verdict deliver(const Arrival& arrival, std::span<const iovec> from) = 0;
 
+  // Unreliable connections: the message at hand ends here, unfinished. Its receive is for another one.
+  virtual void abandon_receive() {}
+
   // Receives that are posted and not consumed; UINT32_MAX: not told. XRC never asks.
   [[nodiscard]] virtual uint32_t credits() = 0;
 

@@ -25,13 +25,13 @@ DropReason UcResponder::on_packet(base::Instant, const roce::Packet& packet) {
   const Psn psn = packet.bth.psn;
   if (psn.before(expected_) && expected_.since(psn) <= kRecent) return DropReason::kDuplicate;
   // Whatever is missing, the message it belongs to is lost; the next one may be whole.
-  if (psn != expected_ || info.first) message_ = Message::kNone;
+  if (message_ != Message::kNone && (psn != expected_ || info.first)) {
+    message_ = Message::kNone;
+    actions_.abandon_receive();
+  }
   expected_ = psn + 1;
   const bool follows = message_ == (info.send ? Message::kSend : Message::kWrite);
-  if (!info.first && !follows) {
-    message_ = Message::kNone;
-    return DropReason::kBrokenMessage;
-  }
+  if (!info.first && !follows) return drop(Verdict::kBadSequence);
   if (!length_fits(packet, config_.mtu)) return drop(Verdict::kBadSequence);
   if (info.first) offset_ = 0;
   const Verdict verdict = info.send ? on_send(packet) : on_write(packet);
@@ -80,6 +80,8 @@ Verdict UcResponder::on_write(const roce::Packet& packet) {
 // Nobody is told; the rest of the message is dropped with it.
 DropReason UcResponder::drop(Verdict verdict) {
   message_ = Message::kNone;
+  // One that is at fault itself ends in an error.
+  if (verdict != Verdict::kBadReceive && verdict != Verdict::kCorrupt) actions_.abandon_receive();
   switch (verdict) {
     case Verdict::kSilence:
       return DropReason::kSilence;

@@ -139,6 +139,10 @@ SendOutcome LocalPath::advance(const SendRequest& request, SendProgress& progres
   Verdict verdict = Verdict::kDone;
   if (!progress.failing) {
     verdict = run(request, progress, budget);
+    // What is wrong here comes first (as over the network, where nothing is sent then), but is looked at
+    // last: mostly nothing is wrong anywhere.
+    if (verdict != Verdict::kDone && progress.done == 0 && !progress.asked && !may_use_own(request))
+      verdict = Verdict::kFaultHere;
     if (connection_.type == IBV_QPT_UC) return end_unanswered(verdict, request, progress);
     switch (verdict) {
       case Verdict::kDone:
@@ -173,11 +177,13 @@ SendOutcome LocalPath::end_unanswered(Verdict verdict, const SendRequest& reques
       full_since_ = {};
       return {progress.done < request.length ? Kind::kMore : Kind::kDone};
     case Verdict::kFaultHere:
+      responder_->abandon_receive();
       return {Kind::kFailed, IBV_WC_LOC_PROT_ERR, verdict};
     case Verdict::kNoRoom: {
       const base::Instant now = base::now();
       if (full_since_ == base::Instant{}) full_since_ = now;
       if (now - full_since_ < kPatience && !peer_gone()) return {Kind::kSilent, IBV_WC_SUCCESS, verdict};
+      responder_->abandon_receive();
       return {Kind::kDone};
     }
     case Verdict::kBadReceive:
@@ -186,6 +192,7 @@ SendOutcome LocalPath::end_unanswered(Verdict verdict, const SendRequest& reques
       (void)responder_->fail(verdict, false);
       return {Kind::kDone};
     default:
+      responder_->abandon_receive();
       return {Kind::kDone};
   }
 }
@@ -193,6 +200,12 @@ SendOutcome LocalPath::end_unanswered(Verdict verdict, const SendRequest& reques
 Verdict LocalPath::slice(const SendRequest& request, uint64_t offset, uint64_t length, uint32_t access,
                          Slice& out) const {
   return verbs::slice_request(process_.arena(), connection_.domain, request, offset, length, access, out);
+}
+
+bool LocalPath::may_use_own(const SendRequest& request) const {
+  Slice whole;
+  const uint32_t access = verbs::is_fetch(request.opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
+  return slice(request, 0, request.length, access, whole) == Verdict::kDone;
 }
 
 template <typename Step>
@@ -225,6 +238,8 @@ Verdict LocalPath::send(const SendRequest& request, SendProgress& progress, uint
     if (verdict != Verdict::kNoRoom || request.length == 0) return verdict;
   }
   if (!progress.checked) {
+    // A receive that is taken for nothing would be lost to a shared queue.
+    if (!may_use_own(request)) return Verdict::kFaultHere;
     if (auto begun = responder_->begin_receive(arrival); begun != Verdict::kDone) return begun;
     progress.checked = true;
   }
@@ -242,8 +257,10 @@ Verdict LocalPath::write(const SendRequest& request, SendProgress& progress, uin
     const engine::RemoteRange all{request.rkey, request.remote_address, request.length};
     if (auto allowed = responder_->check(all, engine::RemoteUse::kWrite); allowed != Verdict::kDone)
       return allowed;
-    if (arrival.has_imm)
+    if (arrival.has_imm) {
+      if (!may_use_own(request)) return Verdict::kFaultHere;
       if (auto begun = responder_->begin_receive(arrival); begun != Verdict::kDone) return begun;
+    }
     progress.checked = true;
   }
   const Verdict moved = in_pieces(

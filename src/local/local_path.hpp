@@ -47,6 +47,8 @@ class LocalPath final : public verbs::SendPath {
   using Slice = verbs::RequestSlice;
   [[nodiscard]] engine::Verdict slice(const verbs::SendRequest& request, uint64_t offset, uint64_t length,
                                       uint32_t access, Slice& out) const;
+  // Has the request the right to its own memory?
+  [[nodiscard]] bool may_use_own(const verbs::SendRequest& request) const;
   [[nodiscard]] engine::Verdict send(const verbs::SendRequest& request, verbs::SendProgress& progress,
                                      uint64_t budget);
   [[nodiscard]] engine::Verdict write(const verbs::SendRequest& request, verbs::SendProgress& progress,

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "net/message_calls.hpp"
 #include "net/socket_option.hpp"
 
 namespace verbena::net {
@@ -121,11 +122,11 @@ void UdpReceiver::set_options(int buffer_bytes) {
   set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
   set_option(fd, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
   set_option(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);
-  set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
   set_option(fd, IPPROTO_IP, IP_RECVTOS, 1);
   set_option(fd, IPPROTO_IP, IP_RECVTTL, 1);
-  // These fail on the IPv4 sockets of a host without IPv6.
-  set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+  // These fail on the IPv4 sockets of a host without IPv6. Otherwise the first tells destinations of both
+  // families.
+  if (!set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1)) set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
   set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
   set_option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
   set_option(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
@@ -161,7 +162,7 @@ size_t UdpReceiver::receive(Sink& sink, size_t budget) {
       messages_[i].msg_hdr.msg_namelen = sizeof senders_[i];
       messages_[i].msg_hdr.msg_controllen = kControlBytes;
     }
-    const int got = ::recvmmsg(fd, messages_.data(), static_cast<unsigned>(batch), MSG_DONTWAIT, nullptr);
+    const int got = receive_messages(fd, messages_.data(), static_cast<unsigned>(batch));
     if (got < 0) {
       if (errno != EAGAIN) ++counters_.failed;
       batch_ = 1;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/random.hpp"
+#include "net/message_calls.hpp"
 #include "net/socket_option.hpp"
 #include "net/steering.hpp"
 
@@ -27,6 +28,17 @@ void accept_nothing(int socket) {
   ::setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &nothing, sizeof nothing);
 }
 
+// What the sockets say by themselves, so that most messages needn't.
+constexpr int kUsualTrafficClass = 0;
+constexpr int kUsualHopLimit = 64;
+
+bool set_usual(int socket, bool ipv4) {
+  return ipv4 ? set_option(socket, IPPROTO_IP, IP_TTL, kUsualHopLimit) &&
+                    set_option(socket, IPPROTO_IP, IP_MULTICAST_TTL, kUsualHopLimit)
+              : set_option(socket, IPPROTO_IPV6, IPV6_UNICAST_HOPS, kUsualHopLimit) &&
+                    set_option(socket, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, kUsualHopLimit);
+}
+
 // A message to where a route leads, with all that the kernel is to put into its headers.
 class Message {
  public:
@@ -46,8 +58,8 @@ class Message {
       in_pktinfo source{.ipi_ifindex = static_cast<int>(interface)};
       std::memcpy(&source.ipi_spec_dst, &route.from.bytes[12], 4);
       add(IPPROTO_IP, IP_PKTINFO, source);
-      add(IPPROTO_IP, IP_TOS, traffic_class);
-      add(IPPROTO_IP, IP_TTL, hop_limit);
+      if (traffic_class != kUsualTrafficClass) add(IPPROTO_IP, IP_TOS, traffic_class);
+      if (hop_limit != kUsualHopLimit) add(IPPROTO_IP, IP_TTL, hop_limit);
     } else {
       to6_ = {.sin6_family = AF_INET6, .sin6_port = htons(kRocePort), .sin6_scope_id = interface};
       std::memcpy(&to6_.sin6_addr, route.to.bytes.data(), 16);
@@ -56,8 +68,8 @@ class Message {
       in6_pktinfo source{.ipi6_ifindex = interface};
       std::memcpy(&source.ipi6_addr, route.from.bytes.data(), 16);
       add(IPPROTO_IPV6, IPV6_PKTINFO, source);
-      add(IPPROTO_IPV6, IPV6_TCLASS, traffic_class);
-      add(IPPROTO_IPV6, IPV6_HOPLIMIT, hop_limit);
+      if (traffic_class != kUsualTrafficClass) add(IPPROTO_IPV6, IPV6_TCLASS, traffic_class);
+      if (hop_limit != kUsualHopLimit) add(IPPROTO_IPV6, IPV6_HOPLIMIT, hop_limit);
     }
   }
   Message(const Message&) = delete;  // it points into itself
@@ -67,7 +79,7 @@ class Message {
   // 0, or why not.
   int send(int fd, std::span<const std::byte> bytes) {
     part_ = {const_cast<std::byte*>(bytes.data()), bytes.size()};
-    return ::sendmsg(fd, &header_, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ? 0 : errno;
+    return send_message(fd, header_) >= 0 ? 0 : errno;
   }
 
  private:
@@ -130,7 +142,7 @@ UdpSender::Socket UdpSender::make_socket(const Route& route) const {
   // Foreign peers get what hardware sends: no UDP checksum. IPv6 forbids that, and who ignores it over IPv4
   // ignores it there, too.
   if (!route.recognised && ipv4) set_option(fd.get(), SOL_SOCKET, SO_NO_CHECK, 1);
-  if (!whole || !bind_high(fd.get(), own, length) ||
+  if (!whole || !set_usual(fd.get(), ipv4) || !bind_high(fd.get(), own, length) ||
       ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
     return {};
   const uint16_t port = ntohs(own.sin6_port);  // at the same place in both families

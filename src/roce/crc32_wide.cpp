@@ -9,10 +9,14 @@
 
 #if defined(__x86_64__)
 // GCC 12 warns of its own headers (PR 105593).
+#if !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
+#if !defined(__clang__)
 #pragma GCC diagnostic pop
+#endif
 
 #define VERBENA_WIDE gnu::target("avx512f,avx512bw,avx512vl,avx512vbmi2,bmi2,pclmul,vpclmulqdq")
 

@@ -7,8 +7,8 @@ namespace {
 
 constexpr uint64_t kBlock = 64 << 10;  // proven at a time
 
-// The end of the block in which those bytes end. A burst may begin anywhere in a block; that it ends where all
-// others do has one stamp serve them all.
+// The end of the block in which those bytes end. A burst may begin anywhere in a block; that it ends where
+// all others do has one stamp serve them all.
 uint64_t block_end(uint64_t address, uint64_t length) { return (address + length + kBlock - 1) & -kBlock; }
 
 // A program's buffers are few, and used again and again.

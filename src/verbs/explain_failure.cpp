@@ -260,6 +260,16 @@ void explain_refused_send(QueuePair& queue_pair, const ibv_send_wr& request, int
         "{} queue pairs have no such operation, or not in this form: UC has SEND, RDMA WRITE, BIND_MW and "
         "LOCAL_INV, UD has SEND, RC has all",
         type_name(queue_pair.type()));
+  else if (queue_pair.type() == IBV_QPT_XRC_SEND &&
+           (request.opcode == IBV_WR_ATOMIC_WRITE || request.opcode == IBV_WR_SEND_WITH_INV ||
+            request.opcode == IBV_WR_LOCAL_INV || request.opcode == IBV_WR_BIND_MW))
+    cause =
+        "ATOMIC_WRITE is RC's alone, and so are memory windows of type 2 with all that invalidates them: "
+        "nobody reaches memory by an XRC_SEND queue pair that binds one. Bind windows of type 1, by "
+        "ibv_bind_mw";
+  else if (queue_pair.type() == IBV_QPT_XRC_SEND && request.qp_type.xrc.remote_srqn > 0xffffff)
+    cause = fmt::format("qp_type.xrc.remote_srqn is 0x{:x}, and such numbers have 24 bits",
+                        request.qp_type.xrc.remote_srqn);
   else if (queue_pair.type() == IBV_QPT_UD && request.wr.ud.ah == nullptr)
     cause = "wr.ud.ah is null: create an address handle by ibv_create_ah";
   else if (queue_pair.type() == IBV_QPT_UD &&

@@ -44,7 +44,9 @@ base::Result<uint32_t> MemoryRegions::add(const RegionRequest& request) {
   if (!backing) return std::unexpected(backing.error());
   const std::lock_guard lock(mutex_);
   const auto key = claim_region();
-  if (key) write(arena_.mr(*key >> 8), static_cast<uint8_t>(*key), request, *backing);
+  if (!key) return key;
+  write(arena_.mr(*key >> 8), static_cast<uint8_t>(*key), request, *backing);
+  if (request.fixed) fixed_.insert(*key >> 8);
   return key;
 }
 
@@ -87,6 +89,7 @@ base::Result<uint32_t> MemoryRegions::add_null(uint32_t domain) {
   entry.domain.set(domain);
   entry.access.set(IBV_ACCESS_LOCAL_WRITE);
   entry.word.release(++last_version_ << 8 | (*key & 0xff));
+  fixed_.insert(*key >> 8);
   return key;
 }
 
@@ -136,13 +139,20 @@ void MemoryRegions::write(arena::MrEntry& entry, uint8_t tag, const RegionReques
 base::Result<void> MemoryRegions::change(uint32_t key, int mask, const RegionRequest& request) {
   const uint32_t index = key >> 8;
   auto& entry = arena_.mr(index);
-  const auto stale = [&] {
-    return base::fail(EINVAL,
-                      fmt::format("ibv_rereg_mr: the region with key 0x{:x} was deregistered, maybe by "
-                                  "another import of it",
-                                  key));
+  const auto may_change = [&]() -> base::Result<void> {
+    if (!registered(entry, key))
+      return base::fail(EINVAL,
+                        fmt::format("ibv_rereg_mr: the region with key 0x{:x} was deregistered, maybe by "
+                                    "another import of it",
+                                    key));
+    if (fixed_.contains(index))
+      return base::fail(EINVAL, "ibv_rereg_mr: null regions and those of device memory stay as they are");
+    return {};
   };
-  if (!registered(entry, key)) return stale();
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto ok = may_change(); !ok) return ok;
+  }
   RegionRequest changed{.address = entry.address.get(),
                         .length = entry.length.get(),
                         .iova = entry.iova.get(),
@@ -165,7 +175,7 @@ base::Result<void> MemoryRegions::change(uint32_t key, int mask, const RegionReq
   if (!backing) return std::unexpected(backing.error());
   {
     const std::lock_guard lock(mutex_);
-    if (!registered(entry, key)) return stale();
+    if (auto ok = may_change(); !ok) return ok;
     if (auto ok = withdraw(index, "ibv_rereg_mr"); !ok) return ok;
   }
   if (settle_) settle_();
@@ -186,6 +196,7 @@ base::Result<void> MemoryRegions::remove(uint32_t key) {
   wait_for_accesses(index);
   const std::lock_guard lock(mutex_);
   --regions_;
+  fixed_.erase(index);
   free_.push_back(index);
   return {};
 }

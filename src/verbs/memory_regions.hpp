@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "arena/process_arena.hpp"
@@ -24,6 +25,7 @@ struct RegionRequest {
   uint64_t iova = 0;
   uint32_t domain = 0;
   uint32_t access = 0;  // ibv_access_flags
+  bool fixed = false;   // change() is refused
 };
 
 // All calls are slow path and serialise themselves. lkey and rkey are the same number: table index, then an
@@ -36,7 +38,8 @@ class MemoryRegions {
   [[nodiscard]] base::Result<uint32_t> add(const RegionRequest& request);
   // Zeros to read, nowhere to write, as long as messages can be. For our own requests only.
   [[nodiscard]] base::Result<uint32_t> add_null(uint32_t domain);
-  // What changes is what `mask` says (ibv_rereg_mr_flags); the key stays. Waits as remove() does.
+  // What changes is what `mask` says (ibv_rereg_mr_flags); the key stays. Waits as remove() does. EINVAL: a
+  // key that is gone, a region that stays as it is.
   [[nodiscard]] base::Result<void> change(uint32_t key, int mask, const RegionRequest& request);
   // Waits until nobody accesses the region any more (DESIGN 2.3). EBUSY: windows are bound to it. A key that
   // is gone already, as by another import of the region, stays gone.
@@ -75,6 +78,7 @@ class MemoryRegions {
   uint32_t next_ = 1;          // index 0 stays unused: key 0 is never valid
   std::vector<uint8_t> tags_;  // the last tag of each index
   uint32_t regions_ = 0;       // that are registered
+  std::set<uint32_t> fixed_;   // the indices of those that can't be changed
   std::optional<NullMemory> null_;
   std::map<uint32_t, uint32_t> windows_on_;  // how many are bound to a region, by its index
   uint64_t last_version_ = 0;

@@ -9,7 +9,7 @@ namespace verbena::verbs {
 namespace {
 
 // IBA table 49: which operation goes with which service. EINVAL: none; EOPNOTSUPP: we don't have it yet.
-int check_opcode(ibv_wr_opcode opcode, ibv_qp_type type) {
+int check_opcode(ibv_wr_opcode opcode, ibv_qp_type type, ibv_mw_type windows) {
   if (type == IBV_QPT_XRC_RECV) return EINVAL;
   switch (opcode) {
     case IBV_WR_SEND:
@@ -21,11 +21,16 @@ int check_opcode(ibv_wr_opcode opcode, ibv_qp_type type) {
     case IBV_WR_RDMA_READ:
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
-    case IBV_WR_ATOMIC_WRITE:
-    case IBV_WR_SEND_WITH_INV:  // UC has no opcode for it on the wire
       return type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND ? 0 : EINVAL;
-    case IBV_WR_BIND_MW:
+    case IBV_WR_ATOMIC_WRITE:  // annex A19 has it for RC alone
+    // UC has no opcode for it on the wire. Over XRC there is nothing to invalidate: a window of type 2 is
+    // reached by the queue pair that bound it, and an XRC_SEND one is reached by nobody.
+    case IBV_WR_SEND_WITH_INV:
+      return type == IBV_QPT_RC ? 0 : EINVAL;
     case IBV_WR_LOCAL_INV:
+      return type == IBV_QPT_UD || type == IBV_QPT_XRC_SEND ? EINVAL : 0;
+    case IBV_WR_BIND_MW:
+      if (type == IBV_QPT_XRC_SEND && windows == IBV_MW_TYPE_2) return EINVAL;
       return type == IBV_QPT_UD ? EINVAL : 0;
     default:
       return opcode == IBV_WR_TSO ? EOPNOTSUPP : EINVAL;
@@ -35,7 +40,7 @@ int check_opcode(ibv_wr_opcode opcode, ibv_qp_type type) {
 }  // namespace
 
 int SendQueue::prepare(const ibv_send_wr& from, SendRequest& request, ibv_mw_type windows) {
-  if (const int refused = check_opcode(from.opcode, owner_->type()); refused != 0) return refused;
+  if (const int refused = check_opcode(from.opcode, owner_->type(), windows); refused != 0) return refused;
   if (stays_here(from.opcode)) return prepare_here(from, request, windows);
   if (from.num_sge < 0 || static_cast<uint32_t>(from.num_sge) > limits_.pieces) return EINVAL;
   request = {.wr_id = from.wr_id,

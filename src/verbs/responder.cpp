@@ -286,7 +286,10 @@ Verdict Responder::deliver(const Arrival& arrival, std::span<const iovec> from) 
 Verdict Responder::deliver_datagram(const Arrival& arrival, std::span<const iovec> from) {
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
   const uint64_t length = sizeof(ibv_grh) + arrival.length;
-  if (auto credit = take_credit(length); credit != Verdict::kDone) return credit;
+  if (auto credit = take_credit(length); credit != Verdict::kDone) {
+    if (credit == Verdict::kTooLong) give_back();
+    return credit;
+  }
   uint32_t source = arrival.source.value;
   std::array<iovec, 8> pieces{{{&source, sizeof source}}};
   if (from.size() >= pieces.size()) return Verdict::kNoRoom;
@@ -297,7 +300,9 @@ Verdict Responder::deliver_datagram(const Arrival& arrival, std::span<const iove
                              .incarnation = incarnation_,
                              .length = static_cast<uint32_t>(sizeof source + length),
                              .imm = arrival.imm};
-  return send_record(record, std::span(pieces).first(from.size() + 1), record.length);
+  const Verdict sent = send_record(record, std::span(pieces).first(from.size() + 1), record.length);
+  if (sent != Verdict::kDone) give_back();  // it is lost: nobody repeats it
+  return sent;
 }
 
 Verdict Responder::send_record(arena::Record record, std::span<const iovec> from, uint64_t length) {

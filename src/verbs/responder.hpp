@@ -81,6 +81,7 @@ class Responder final : public engine::ResponderActions {
   [[nodiscard]] engine::Verdict deliver(const engine::Arrival& arrival, std::span<const iovec> from) override;
   // `from` begins with the GRH; arrival.length is without it.
   [[nodiscard]] engine::Verdict deliver_datagram(const engine::Arrival& arrival, std::span<const iovec> from);
+  void abandon_receive() override { give_back(); }
   [[nodiscard]] uint32_t credits() override;
   [[nodiscard]] engine::Verdict fail(engine::Verdict why, bool consumes_receive) override;
 

@@ -23,7 +23,13 @@ bool ConnectedPath::change_path() {
   return migration_.migrate([&] {
     current_ = 1 - current_;
     alternate_loaded_ = false;
+    changed_at_ = base::now();
   });
+}
+
+bool ConnectedPath::changed_within(base::Instant now, base::Duration span) {
+  const base::Instant changed = changed_at_.exchange({});
+  return changed != base::Instant{} && now - changed < span;
 }
 
 // IBA 17.2.8: who is armed, or wants to be, says so by MigReq 0. Who has changed its path says 1 on the

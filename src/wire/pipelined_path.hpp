@@ -84,6 +84,8 @@ class ConnectedPath : public PipelinedPath {
   [[nodiscard]] bool admit(const roce::Packet& packet, const net::Received& received);
   // False: there is no other path, or it isn't armed.
   bool change_path();
+  // Did the path change in the time before `now` that is this long? The answer is given once for each change.
+  [[nodiscard]] bool changed_within(base::Instant now, base::Duration span);
 
   Peering peering_;
   std::atomic<int64_t> alternate_timeout_ = 0;  // nanoseconds
@@ -93,6 +95,7 @@ class ConnectedPath : public PipelinedPath {
   std::array<net::Route, 2> routes_;
   std::atomic<unsigned> current_ = 0;
   std::atomic<bool> alternate_loaded_ = false;
+  std::atomic<base::Instant> changed_at_{};  // to be asked for once; else none
   verbs::PathMigration migration_;
   std::atomic<bool> recognised_;
 };

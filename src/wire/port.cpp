@@ -92,6 +92,7 @@ void Port::acknowledge_all() {
 }
 
 bool Port::drive(base::Instant now, Driver driver) {
+  if (driver == Driver::kPoller) driven_at_.store(now.ns, std::memory_order_relaxed);
   bool worked = false;
   {
     const verbs::HeldBells bells;  // rung when all below is sent
@@ -107,45 +108,56 @@ bool Port::drive(base::Instant now, Driver driver) {
         kReceiveBudget, [&](const auto& header, const auto& payload) { take_near(header, payload); });
     worked = near > 0;
     if (look_at_socket(near)) worked |= take_in(now) > 0;
-    may_put_off_ = driver == Driver::kPoller;
-    owed_.swap(owing_);
-    for (Connection* connection : dirty_) {
-      connection->dirty_ = false;
-      connection->go_on(now);
-    }
-    dirty_.clear();
-    pay(owed_, now);
-    run_scheduled(now);
-    may_put_off_ = false;
-    if (now >= acquaintances_.next_due()) greet(now);
-    link_due_.store(link_->next_deadline().value_or(base::Instant{INT64_MAX}).ns, std::memory_order_relaxed);
-    {
-      const std::lock_guard sending(sending_);
-      transmitter_.flush();
-    }
+    // Most turns of those who spin find nothing at all.
+    if (worked || !owing_.empty() || something_due(now)) send_due(now, driver);
     if (environment_.shown != nullptr) publish_counters(now);
   }
+  return conclude_failures() || worked;
+}
+
+void Port::send_due(base::Instant now, Driver driver) {
+  may_put_off_ = driver == Driver::kPoller;
+  owed_.swap(owing_);
+  for (Connection* connection : dirty_) {
+    connection->dirty_ = false;
+    connection->go_on(now);
+  }
+  dirty_.clear();
+  pay(owed_, now);
+  run_scheduled(now);
+  may_put_off_ = false;
+  if (now >= acquaintances_.next_due()) greet(now);
+  const std::lock_guard sending(sending_);
+  transmitter_.flush();
+}
+
+bool Port::conclude_failures() {
+  if (!failed_.load(std::memory_order_relaxed)) return false;
   std::vector<verbs::SendQueue::Failure> failures;
   {
     const std::lock_guard lock(failures_lock_);
     failures.swap(failures_);
+    failed_.store(false, std::memory_order_relaxed);
   }
   for (auto& failure : failures) failure.queue_pair->fail_as_requester(failure.life);
-  return worked || !failures.empty();
+  return !failures.empty();
 }
 
 // A timer may be due only because nobody has looked for a while: then what it waits for may be here, behind
 // what is handed over first.
 size_t Port::take_in(base::Instant now) {
   size_t taken = 0;
-  for (size_t more = 1; more > 0 && taken < kReceiveBudget && (taken == 0 || timer_due(now)); taken += more)
+  size_t more = 0;
+  do {
     more = link_->receive(*this, kReceiveBudget - taken);
+    taken += more;
+  } while (more > 0 && taken < kReceiveBudget && scheduled_.load(std::memory_order_relaxed) <= now.ns);
+  link_due_.store(link_->next_deadline().value_or(base::Instant{INT64_MAX}).ns, std::memory_order_relaxed);
   return taken;
 }
 
-bool Port::timer_due(base::Instant now) {
-  const std::lock_guard lock(schedule_lock_);
-  return !timers_.empty() && timers_.top().due <= now;
+bool Port::something_due(base::Instant now) const {
+  return scheduled_.load(std::memory_order_relaxed) <= now.ns || now >= acquaintances_.next_due();
 }
 
 void Port::take_stray(base::Instant now, const net::Received& received) {
@@ -163,6 +175,7 @@ void Port::conclude_later(verbs::SendQueue::Failure failure) {
   if (!failure.queue_pair) return;
   const std::lock_guard lock(failures_lock_);
   failures_.push_back(std::move(failure));
+  failed_.store(true, std::memory_order_relaxed);
 }
 
 void Port::on_packet(const net::Received& received) {
@@ -321,11 +334,14 @@ void Port::schedule(Connection& connection, base::Instant due, base::Instant now
     if (due <= now) {
       if (std::exchange(connection.queued_, true)) return;
       ready_.push_back(index);
+      scheduled_.store(0, std::memory_order_relaxed);
     } else {
       // One that is there earlier asks again when it is due.
       if (connection.timer_ <= due) return;
       connection.timer_ = due;
       timers_.push({due, index});
+      if (due.ns < scheduled_.load(std::memory_order_relaxed))
+        scheduled_.store(due.ns, std::memory_order_relaxed);
     }
   }
   if (due.ns < promised_.load(std::memory_order_relaxed)) environment_.wake();
@@ -354,6 +370,7 @@ void Port::run_scheduled(base::Instant now) {
       connection->timer_ = {INT64_MAX};
       due_.push_back(timers_.top().index);
     }
+    scheduled_.store(timers_.empty() ? INT64_MAX : timers_.top().due.ns, std::memory_order_relaxed);
   }
   for (const uint16_t index : due_)
     if (auto* connection = connections_[index]) connection->go_on(now);

@@ -95,6 +95,8 @@ class Port final : public verbs::Wire, private net::Sink {
   bool drive(base::Instant now, Driver driver) override;
   // Some thread is sending or taking packets in.
   [[nodiscard]] bool busy() const { return receiving_.held() || sending_.held(); }
+  // When a thread that polls last began to.
+  [[nodiscard]] base::Instant driven_at() const { return {driven_at_.load(std::memory_order_relaxed)}; }
   // When drive() is due though nothing comes in.
   [[nodiscard]] base::Instant next_due();
   // The helper thread sleeps until then: whoever schedules something earlier wakes it.
@@ -215,7 +217,9 @@ class Port final : public verbs::Wire, private net::Sink {
   void take_near(const arena::DatagramHeader& header, std::span<const std::byte> payload);
   [[nodiscard]] bool look_at_socket(size_t near);
   [[nodiscard]] size_t take_in(base::Instant now);
-  [[nodiscard]] bool timer_due(base::Instant now);
+  [[nodiscard]] bool something_due(base::Instant now) const;
+  void send_due(base::Instant now, Driver driver);
+  bool conclude_failures();
   [[nodiscard]] base::Result<void> room_for(const net::Address& group) const;
   [[nodiscard]] Drop take_multicast(const net::Received& received);
   [[nodiscard]] Drop take(const net::Received& received);
@@ -238,6 +242,7 @@ class Port final : public verbs::Wire, private net::Sink {
   Environment environment_;
   std::atomic<size_t> count_ = 0;
   std::atomic<int64_t> promised_ = 0;
+  std::atomic<int64_t> driven_at_ = 0;
   std::atomic<int64_t> under_way_ = 0;
 
   base::Lock receiving_;  // link_->receive, and all below; tried also by whoever may hold it already
@@ -260,6 +265,7 @@ class Port final : public verbs::Wire, private net::Sink {
 
   base::Lock failures_lock_;
   std::vector<verbs::SendQueue::Failure> failures_;
+  std::atomic<bool> failed_ = false;  // there are some
 
   base::Lock sending_;
   net::Transmitter transmitter_;
@@ -269,6 +275,7 @@ class Port final : public verbs::Wire, private net::Sink {
   base::Lock schedule_lock_;
   std::vector<uint16_t> ready_;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+  std::atomic<int64_t> scheduled_ = INT64_MAX;  // when the first of them is due; written under the lock
 };
 
 }  // namespace verbena::wire

@@ -8,7 +8,8 @@ using verbs::SendOutcome;
 using verbs::SendRequest;
 
 namespace {
-constexpr uint32_t kCrowd = 16;  // packets
+constexpr uint32_t kCrowd = 16;       // packets under way
+constexpr uint32_t kWorthACall = 32;  // packets to be sent
 
 // The keeper carries requests out in other processes, as a local requester does.
 verbs::RequesterIdentity target_identity(const Peering& peering, base::Slot ours) {
@@ -34,7 +35,11 @@ RcConnection::RcConnection(std::shared_ptr<Port> port, verbs::Process& process,
                   .fetches = std::max(peering.fetches_granted, 1u)},
                  xrc_ ? static_cast<engine::ResponderActions&>(*xrc_) : actions_) {
   requests_.set_other_path([this] {
-    if (!change_path()) return false;
+    // A lost link or the peer may have changed it while the retries went on: they were for the path before.
+    const base::Duration retrying =
+        std::max(rules_.timeout, base::Duration(alternate_timeout_)) * (rules_.retries + 1);
+    const bool changed = change_path();
+    if (!changed_within(base::now(), retrying) && !changed) return false;
     requester_->set_retry_rules(base::Duration(alternate_timeout_), rules_.retries, rules_.rnr_retries);
     return true;
   });
@@ -89,7 +94,7 @@ void RcConnection::push() {
   // Where much is under way, by this queue pair or by all together, nobody gains by sending each short
   // message at once; together they cost one system call. The next post or poll sends them at the latest, or
   // the helper.
-  if (requester_ && port_->under_way() > kCrowd && sending.waiting() < kCrowd)
+  if (requester_ && port_->under_way() > kCrowd && sending.waiting() < kWorthACall)
     port_->schedule(*this, now, now);
   else
     sending.flush();

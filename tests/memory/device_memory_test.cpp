@@ -138,6 +138,15 @@ TEST_P(DeviceMemoryTest, RegistrationsThatCantBe) {
   ibv_mr* mr = ibv_reg_dm_mr(pd(), dm, 0, 100, kAccess);
   EXPECT_EQ(IBV_REREG_MR_ERR_INPUT,
             ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAccess));
+  // Nor by a second handle of it.
+  ibv_mr* imported = ibv_import_mr(pd(), mr->handle);
+  ASSERT_NE(nullptr, imported);
+  char plain[64];
+  EXPECT_EQ(IBV_REREG_MR_ERR_INPUT,
+            ibv_rereg_mr(imported, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, plain, sizeof plain, 0));
+  EXPECT_EQ(IBV_REREG_MR_ERR_INPUT,
+            ibv_rereg_mr(imported, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAccess));
+  ibv_unimport_mr(imported);
   EXPECT_EQ(0, ibv_dereg_mr(mr));
   EXPECT_EQ(0, ibv_free_dm(dm));
 }

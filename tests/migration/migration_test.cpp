@@ -104,6 +104,26 @@ TEST_F(Migration, WhenAPortLosesItsLink) {
   EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
 }
 
+// Whoever changes the path while retries go on: those were the other path's. On this one they count anew.
+TEST_F(Migration, LateInTheRetries) {
+  if (!by_wire()) GTEST_SKIP() << "between processes that share memory nothing gets lost";
+  using std::chrono::milliseconds;
+  arm();
+  ASSERT_TRUE(ip("addr del 10.9.0.1/24 dev d0"));
+  ASSERT_TRUE(ip("addr del 10.9.1.1/24 dev d1"));
+  const auto begin = std::chrono::steady_clock::now();
+  b.post_receive();
+  a.post_send();
+  ibv_wc completion{};
+  EXPECT_FALSE(a.next(completion, milliseconds(120)));  // it has 3 times 67 ms
+  ASSERT_EQ(a.set(IBV_MIG_MIGRATED), 0);
+  ASSERT_TRUE(a.next(completion, kSoon));  // and 3 times 134 ms now
+  EXPECT_EQ(completion.status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(120 + 3 * 134));
+  ASSERT_TRUE(ip("addr add 10.9.1.1/24 dev d1"));
+  ASSERT_TRUE(ip("addr add 10.9.0.1/24 dev d0"));
+}
+
 // The port stays, but nothing comes through: retries are used up, then they count anew on the other path.
 TEST_F(Migration, WhenRetriesAreUsedUp) {
   if (!by_wire()) GTEST_SKIP() << "between processes that share memory nothing gets lost";

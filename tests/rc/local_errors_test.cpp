@@ -104,6 +104,24 @@ TEST_P(LocalErrors, BytesThatMayNotBeRead) {
       }
 }
 
+// With both ends' memory wrong, the requester's own is looked at first, and the responder hears of nothing.
+TEST_P(LocalErrors, BothKeysAreWrong) {
+  for (const auto opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ})
+    for (const uint64_t length : {uint64_t{1}, kSmall, kLarge}) {
+      SCOPED_TRACE(testing::Message() << "opcode " << opcode << ", " << length << " bytes");
+      set();
+      SendOrder order = rdma(opcode, 1, {local_.piece(0, length)}, remote_);
+      order.pieces.list[0].lkey = 0x7fffff01;
+      order.rkey = 0x7fffff01;
+      expect_local(order, IBV_WC_LOC_PROT_ERR);
+    }
+  set();
+  SendOrder order = fetch_add(1, local_.piece(0, 8), remote_, 0, 1);
+  order.pieces.list[0].lkey = 0x7fffff01;
+  order.rkey = 0x7fffff01;
+  expect_local(order, IBV_WC_LOC_PROT_ERR);
+}
+
 TEST_P(LocalErrors, OnlyOneOfManyPiecesIsWrong) {
   for (const uint64_t length : {uint64_t{8}, kLarge / 4}) {
     set();

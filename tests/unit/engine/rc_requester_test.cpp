@@ -14,10 +14,33 @@ TEST_F(RcRequesterTest, CutsMessagesIntoPackets) {
   send(257);
   write(600);
   write(0);
-  EXPECT_EQ(sent(), (Lines{"SendOnly 0 ack", "SendOnly 1 ack 256B", "SendFirst 2 256B", "SendLast 3 ack 1B",
-                           "WriteFirst 4 @1000+600 256B", "WriteMiddle 5 256B", "WriteLast 6 ack 88B",
+  EXPECT_EQ(sent(), (Lines{"SendOnly 0", "SendOnly 1 256B", "SendFirst 2 256B", "SendLast 3 1B",
+                           "WriteFirst 4 @1000+600 256B", "WriteMiddle 5 256B", "WriteLast 6 88B",
                            "WriteOnly 7 ack @1000+0"}));
   EXPECT_EQ(sent(), Lines{});
+}
+
+std::vector<size_t> asking(const Lines& lines) {
+  std::vector<size_t> found;
+  for (size_t i = 0; i < lines.size(); ++i)
+    if (lines[i].find(" ack") != std::string::npos) found.push_back(i);
+  return found;
+}
+
+// What another message follows at once is acknowledged with that one, but not for long: the queue has 64.
+TEST_F(RcRequesterTest, AsksAfterAPartOfTheQueueAndAtItsEnd) {
+  open(usual());
+  for (int i = 0; i < 20; ++i) send(1);
+  EXPECT_EQ(asking(sent()), (std::vector<size_t>{15, 19}));
+}
+
+// The window begins with 16 packets.
+TEST_F(RcRequesterTest, AsksWhenTheWindowIsFull) {
+  open(usual());
+  send(40 * kMtu);
+  const auto lines = sent();
+  EXPECT_EQ(lines.size(), 16u);
+  EXPECT_EQ(asking(lines), std::vector<size_t>{15});
 }
 
 TEST_F(RcRequesterTest, ImmediateAndSolicitedGoWithTheLastPacket) {
@@ -26,7 +49,7 @@ TEST_F(RcRequesterTest, ImmediateAndSolicitedGoWithTheLastPacket) {
       {.kind = Request::Kind::kSend, .has_imm = true, .solicited = true, .imm = 0xabc, .length = 300});
   requester_->post(
       {.kind = Request::Kind::kWrite, .has_imm = true, .imm = 0xdef, .address = 0x1000, .length = 300});
-  EXPECT_EQ(sent(), (Lines{"SendFirst 0 256B", "SendLastImm 1 ack solicited imm abc 44B",
+  EXPECT_EQ(sent(), (Lines{"SendFirst 0 256B", "SendLastImm 1 solicited imm abc 44B",
                            "WriteFirst 2 @1000+300 256B", "WriteLastImm 3 ack imm def 44B"}));
 }
 
@@ -62,7 +85,7 @@ TEST_F(RcRequesterTest, AFencedRequestWaitsForFetchesOnly) {
   EXPECT_EQ(ack(0), DropReason::kNone);
   EXPECT_EQ(sent(), Lines{});
   EXPECT_EQ(receive(response_packet(roce::Operation::kReadResponseOnly, 1, 10)), DropReason::kNone);
-  EXPECT_EQ(sent(), (Lines{"SendOnly 2 ack 2B", "SendOnly 3 ack 3B"}));
+  EXPECT_EQ(sent(), (Lines{"SendOnly 2 2B", "SendOnly 3 ack 3B"}));
   EXPECT_EQ(ended(), (Lines{"0", "1"}));
 }
 
@@ -128,7 +151,7 @@ TEST_F(RcRequesterTest, CreditsHoldBackButOneMessageAlwaysGoes) {
   EXPECT_EQ(sent(), Lines{"SendOnly 6 ack 1B"});
   // The same acknowledgement again, with what has been posted since.
   EXPECT_EQ(receive(ack_packet(5, 2)), DropReason::kNone);
-  EXPECT_EQ(sent(), (Lines{"SendOnly 7 ack 1B", "WriteOnly 8 ack @1000+1 1B"}));
+  EXPECT_EQ(sent(), (Lines{"SendOnly 7 1B", "WriteOnly 8 ack @1000+1 1B"}));
 }
 
 TEST_F(RcRequesterTest, UnreadableMemoryEndsTheRequestInItsTurn) {
@@ -138,7 +161,7 @@ TEST_F(RcRequesterTest, UnreadableMemoryEndsTheRequestInItsTurn) {
   send(1);
   unreadable_ = 1;
   unreadable_from_ = 300;
-  EXPECT_EQ(sent(), (Lines{"SendOnly 0 ack 1B", "SendFirst 1 256B"}));
+  EXPECT_EQ(sent(), (Lines{"SendOnly 0 1B", "SendFirst 1 256B"}));
   EXPECT_EQ(ended(), Lines{});
   EXPECT_EQ(ack(0), DropReason::kNone);
   EXPECT_EQ(ended(), (Lines{"0", "1 status 1"}));

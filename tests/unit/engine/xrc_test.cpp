@@ -30,7 +30,7 @@ TEST_F(XrcRequesterTest, EveryRequestPacketNamesItsQueue) {
   post({.kind = Request::Kind::kFetchAdd, .length = 8}, 0xcd);
   post({.kind = Request::Kind::kCompareSwap, .length = 8}, 0xffffff);
   EXPECT_EQ(sent(),
-            (Lines{"XRC SendFirst 0 srq ab 256B", "XRC SendLast 1 srq ab ack 44B",
+            (Lines{"XRC SendFirst 0 srq ab 256B", "XRC SendLast 1 srq ab 44B",
                    "XRC WriteFirst 2 srq cd @1000+600 256B", "XRC WriteMiddle 3 srq cd 256B",
                    "XRC WriteLastImm 4 srq cd ack imm 9 88B", "XRC ReadRequest 5 srq ab ack @1000+300",
                    "XRC FetchAdd 7 srq cd ack", "XRC CompareSwap 8 srq ffffff ack"}));
