@@ -236,6 +236,7 @@ base::Instant DataPath::help(base::Instant now) {
   if (!alone) return pause(process_.wire_active() ? stand_by(now) : kAfterLastPoll);
 
   pause_ = kAfterLastPoll;
+  used_ = {};  // what we do alone is no part of it
   const bool worked = work_on();
   if (std::exchange(suspects_, false) && worked) {
     watches_ = true;
@@ -284,13 +285,15 @@ bool DataPath::work_on() {
   return true;
 }
 
-// Counted from the end of a look: else one that takes long is followed by the next at once.
+// Counted from the end of a look: else one that takes long is followed by the next at once. A doubt is short
+// and rare.
 base::Instant DataPath::pause(base::Duration least) {
   timespec used{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
   const base::Duration total = std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
-  const base::Duration cost = total - std::exchange(used_, total);  // of the wake as well
-  pause_ = std::max(least, std::min(kShare * cost, kLongestPause));
+  const base::Duration before = std::exchange(used_, total);
+  const base::Duration cost = before == base::Duration{} ? before : total - before;  // of the wake as well
+  pause_ = std::max(least, std::min((least < kAfterLastPoll ? 2 : kShare) * cost, kLongestPause));
   return base::now() + pause_;
 }
 

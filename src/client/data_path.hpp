@@ -79,7 +79,7 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   uint64_t polls_seen_ = 0;
   base::Instant polled_at_{};      // when they were last seen to have changed
   base::Duration pause_{200'000};  // without a poll in so long we are alone
-  base::Duration used_{};          // the processor's time of this thread at the last pause
+  base::Duration used_{};          // the processor's time of this thread at the last pause; 0: there was none
   bool alone_ = true;              // nobody else polls
   // A program that polls now and then but waits for a peer's WRITE in memory needs us in between: then we
   // watch the socket though it polls, as long as it isn't there when something comes.
