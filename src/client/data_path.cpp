@@ -285,15 +285,20 @@ bool DataPath::work_on() {
   return true;
 }
 
-// Counted from the end of a look: else one that takes long is followed by the next at once. A doubt is short
-// and rare.
+// Counted from the end of a look: else one that takes long is followed by the next at once. Only looks that
+// follow each other without any work tell what standing by costs.
 base::Instant DataPath::pause(base::Duration least) {
+  pause_ = least;
+  if (watches_ || suspects_) {
+    used_ = {};
+    return base::now() + pause_;
+  }
   timespec used{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
   const base::Duration total = std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
   const base::Duration before = std::exchange(used_, total);
-  const base::Duration cost = before == base::Duration{} ? before : total - before;  // of the wake as well
-  pause_ = std::max(least, std::min((least < kAfterLastPoll ? 2 : kShare) * cost, kLongestPause));
+  if (before != base::Duration{})  // of the wake as well
+    pause_ = std::max(least, std::min(kShare * (total - before), kLongestPause));
   return base::now() + pause_;
 }
 
