@@ -10,6 +10,7 @@
 
 #include "net/message_calls.hpp"
 #include "net/socket_option.hpp"
+#include "roce/opcode.hpp"
 
 namespace verbena::net {
 namespace {
@@ -199,16 +200,21 @@ size_t UdpReceiver::hand_over(mmsghdr& message, Sink& sink) {
   const size_t segment_bytes = told.segment_bytes > 0 ? static_cast<size_t>(told.segment_bytes) : all.size();
   if (segment_bytes < all.size()) ++counters_.merged;
   // An empty datagram is a packet as well, if a bad one: whoever parses it counts it.
-  size_t at = 0;
-  do {
-    told.packet.bytes = all.subspan(at, std::min(segment_bytes, all.size() - at));
+  const size_t segments = all.empty() ? 1 : (all.size() + segment_bytes - 1) / segment_bytes;
+  const auto hand_on = [&](size_t index) {
+    const auto rest = all.subspan(index * segment_bytes);
+    told.packet.segment = static_cast<unsigned>(index);
+    told.packet.bytes = rest.first(std::min(segment_bytes, rest.size()));
     sink.on_packet(told.packet);
-    ++told.packet.segment;
-    at += segment_bytes;
-  } while (at < all.size());
-  counters_.packets += told.packet.segment;
+  };
+  // It can only ride behind what it belongs before (adr/0015).
+  const bool answer_last =
+      segments > 1 && roce::is_acknowledgement(all.subspan((segments - 1) * segment_bytes));
+  if (answer_last) hand_on(segments - 1);
+  for (size_t i = 0; i < segments - (answer_last ? 1 : 0); ++i) hand_on(i);
+  counters_.packets += segments;
   counters_.bytes += all.size();
-  return told.packet.segment;
+  return segments;
 }
 
 }  // namespace verbena::net

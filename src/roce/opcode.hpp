@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace verbena::roce {
 
@@ -71,5 +73,13 @@ inline constexpr uint8_t kCnpOpcode = 0x81;
 // All 256; what isn't known says so.
 extern const std::array<OpcodeInfo, 256> kOpcodes;
 [[nodiscard]] inline const OpcodeInfo& opcode_info(uint8_t opcode) { return kOpcodes[opcode]; }
+
+// Whether those bytes of a packet, from its BTH on, are an acknowledgement's; none of it has been checked.
+[[nodiscard]] inline bool is_acknowledgement(std::span<const std::byte> packet) {
+  if (packet.empty()) return false;
+  const auto opcode = std::to_integer<uint8_t>(packet[0]);
+  return opcode == opcode_of(Service::kRc, Operation::kAcknowledge) ||
+         opcode == opcode_of(Service::kXrc, Operation::kAcknowledge);
+}
 
 }  // namespace verbena::roce

@@ -125,10 +125,12 @@ class Port final : public verbs::Wire, private net::Sink {
   void settle(Connection& connection);
   // The program ends.
   void acknowledge_all();
-  // Runs `change` unless packets are being taken in at this moment.
+  // Runs `change`. False: packets are being taken in at this moment, so not.
   template <typename Change>
-  void if_nothing_comes(Change change) {
-    if (const std::unique_lock lock(receiving_, std::try_to_lock); lock) change();
+  [[nodiscard]] bool if_nothing_comes(Change change) {
+    const std::unique_lock lock(receiving_, std::try_to_lock);
+    if (lock) change();
+    return lock.owns_lock();
   }
   // Runs while no packet is being taken in.
   template <typename Change>

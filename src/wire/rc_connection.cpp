@@ -84,13 +84,20 @@ SendOutcome RcConnection::advance(const SendRequest& request, verbs::SendProgres
 void RcConnection::push() {
   const base::Instant now = base::now();
   Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
-  send_requests(now, sending);
-  // The acknowledgement of what the program just received goes along, in the same datagram where it can.
-  if (owes_acknowledgement())
-    port_->if_nothing_comes([&] {
-      port_->settle(*this);
-      send_answers(now, sending);
-    });
+  // The acknowledgement of what the program just received goes along, in the same datagram where it can. It
+  // mustn't come after what the program sends now: the peer's program may rely on the end of its own request
+  // before our answer to it, as adapters have it. So where another thread takes packets in, that one sends
+  // both.
+  if (!owes_acknowledgement()) {
+    send_requests(now, sending);
+  } else if (!port_->if_nothing_comes([&] {
+               port_->settle(*this);
+               send_requests(now, sending);
+               send_answers(now, sending);
+             })) {
+    port_->schedule(*this, now, now);
+    return;
+  }
   // Where much is under way, by this queue pair or by all together, nobody gains by sending each short
   // message at once; together they cost one system call. The next post or poll sends them at the latest, or
   // the helper.
