@@ -26,7 +26,7 @@ constexpr base::Duration kDoubt = std::chrono::microseconds(20);
 // It takes less where it can, but where a wake costs much (a machine that is emulated, or busy) it looks less
 // often.
 constexpr int kShare = 16;
-constexpr base::Duration kLongestPause = base::milliseconds(10);
+constexpr base::Duration kLongestPause = base::milliseconds(4);
 // Letters come in bursts: a helper that has read one stays awake for the next.
 constexpr base::Duration kReadingOn = std::chrono::microseconds(50);
 

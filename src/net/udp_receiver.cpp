@@ -94,6 +94,19 @@ Told read_control(msghdr& header) {
   return told;
 }
 
+// An acknowledgement at the end of a run of requests belongs before them (adr/0015); behind other answers it
+// is where it belongs.
+bool answer_rides_last(std::span<const std::byte> all, size_t segment_bytes, size_t segments) {
+  const auto opcode = [&](size_t index) {
+    const auto packet = all.subspan(index * segment_bytes);
+    return packet.empty() ? uint8_t{0} : std::to_integer<uint8_t>(packet[0]);
+  };
+  if (segments < 2 || !roce::is_acknowledgement(opcode(segments - 1))) return false;
+  for (size_t i = 0; i + 1 < segments; ++i)
+    if (!roce::opcode_info(opcode(i)).request) return false;
+  return true;
+}
+
 }  // namespace
 
 Pages::Pages(size_t bytes) : bytes_(bytes) {
@@ -207,11 +220,9 @@ size_t UdpReceiver::hand_over(mmsghdr& message, Sink& sink) {
     told.packet.bytes = rest.first(std::min(segment_bytes, rest.size()));
     sink.on_packet(told.packet);
   };
-  // It can only ride behind what it belongs before (adr/0015).
-  const bool answer_last =
-      segments > 1 && roce::is_acknowledgement(all.subspan((segments - 1) * segment_bytes));
-  if (answer_last) hand_on(segments - 1);
-  for (size_t i = 0; i < segments - (answer_last ? 1 : 0); ++i) hand_on(i);
+  const bool answer_first = answer_rides_last(all, segment_bytes, segments);
+  if (answer_first) hand_on(segments - 1);
+  for (size_t i = 0; i < segments - (answer_first ? 1 : 0); ++i) hand_on(i);
   counters_.packets += segments;
   counters_.bytes += all.size();
   return segments;

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace verbena::roce {
 
@@ -74,10 +72,7 @@ inline constexpr uint8_t kCnpOpcode = 0x81;
 extern const std::array<OpcodeInfo, 256> kOpcodes;
 [[nodiscard]] inline const OpcodeInfo& opcode_info(uint8_t opcode) { return kOpcodes[opcode]; }
 
-// Whether those bytes of a packet, from its BTH on, are an acknowledgement's; none of it has been checked.
-[[nodiscard]] inline bool is_acknowledgement(std::span<const std::byte> packet) {
-  if (packet.empty()) return false;
-  const auto opcode = std::to_integer<uint8_t>(packet[0]);
+[[nodiscard]] constexpr bool is_acknowledgement(uint8_t opcode) {
   return opcode == opcode_of(Service::kRc, Operation::kAcknowledge) ||
          opcode == opcode_of(Service::kXrc, Operation::kAcknowledge);
 }

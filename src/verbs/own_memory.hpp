@@ -134,7 +134,7 @@ inline constexpr uint32_t kProofMicroseconds = 20;
 
 // How long that its pages may be accessed, if only the kernel says in between that they are still mapped:
 // that is known without a look at each of them.
-inline constexpr uint32_t kPermissionMicroseconds = 10'000;
+inline constexpr uint32_t kPermissionMicroseconds = 1'000;
 
 enum class Access : uint8_t { kRead, kWrite };
 

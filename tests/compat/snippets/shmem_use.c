@@ -37,7 +37,7 @@ int main(void) {
   for (int i = 0; i < 50; ++i) shmem_long_atomic_fetch_inc(&counter, 0);
   shmem_barrier_all();
   expect(shmem_long_atomic_fetch(&counter, 0) == 50L * all, "the counter");
-  shmem_barrier_all();  /* all have looked */
+  shmem_barrier_all(); /* all have looked */
   if (me == all - 1)
     expect(shmem_long_atomic_compare_swap(&counter, 50L * all, 7, 0) == 50L * all, "the swap");
   shmem_barrier_all();
