@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <span>
 
 #include "roce/packet.hpp"
@@ -17,6 +18,26 @@ class PacketSink {
   [[nodiscard]] virtual std::span<std::byte> room(uint8_t opcode, size_t payload_bytes) = 0;
   // The packet whose payload lies in the room that was given last. Without this call it is never sent.
   virtual void commit(const roce::Packet& packet) = 0;
+
+  // How many packets of that opcode, with so much payload each, had better be committed together.
+  [[nodiscard]] virtual size_t run_room(uint8_t opcode, size_t payload_bytes) {
+    (void)opcode, (void)payload_bytes;
+    return 0;
+  }
+  // Packets that differ from the first one in their numbers, which follow each other, and in their payload:
+  // the next `payload_bytes` of `memory` each. As many as it holds; payloads without padding. Others may
+  // change it meanwhile.
+  virtual void commit_run(const roce::Packet& first, std::span<const std::byte> memory,
+                          size_t payload_bytes) {
+    roce::Packet packet = first;
+    for (; !memory.empty(); memory = memory.subspan(payload_bytes)) {
+      const auto space = room(packet.bth.opcode(), payload_bytes);
+      std::memcpy(space.data(), memory.data(), payload_bytes);
+      packet.payload = space;
+      commit(packet);
+      packet.bth.psn = packet.bth.psn + 1;
+    }
+  }
 };
 
 }  // namespace verbena::engine

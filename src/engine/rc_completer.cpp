@@ -239,6 +239,27 @@ DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet
   return DropReason::kNone;
 }
 
+size_t RcRequester::on_more(Instant now, const roce::Packet& before, MorePayloads& payloads) {
+  if (failed_ || head_ == tail_ || before.bth.operation != Operation::kReadResponseMiddle) return 0;
+  Flight& flight = at(head_);
+  if (flight.request.kind != Request::Kind::kRead || before.bth.psn + 1 != flight.first + flight.done)
+    return 0;
+  // Of what was asked for and not gone back on; the last is another.
+  const uint32_t sent = std::min(cursor_psn().since(flight.first), flight.packets);
+  if (flight.done + 1 >= sent) return 0;
+  const uint32_t done = flight.done;
+  const size_t taken =
+      host_.scatter_more(head_, uint64_t{done} * config_.mtu, config_.mtu, sent - 1 - done, payloads);
+  if (taken == 0) return 0;
+  for (size_t i = 0; i < taken; ++i) {
+    window_.on_progress(cost_until(flight, flight.done + 1) - cost_until(flight, flight.done),
+                        cost_sent_ - cost_acknowledged());
+    ++flight.done;
+  }
+  progressed(now);
+  return taken;
+}
+
 DropReason RcRequester::on_atomic_acknowledge(Instant now, const roce::Packet& packet) {
   const Flight& wanted = answered_by(packet.bth.psn);
   if (!wanted.request.returns_word() && packet.bth.psn.since(wanted.first) < wanted.packets)

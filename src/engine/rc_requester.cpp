@@ -21,6 +21,8 @@ namespace {
 constexpr uint32_t kAsksPerWindow = 8;
 constexpr uint32_t kAskedAtOnce = 16;
 constexpr uint32_t kAsksPerQueue = 4;
+// Fewer packets go one by one.
+constexpr uint64_t kWorthARun = 4;
 // A long READ is asked for in parts: its answers must fit the window, since nobody else holds them back.
 constexpr uint32_t kLongestFetch = 256 * 1024;
 constexpr base::Duration kFirstPatience = base::milliseconds(2);
@@ -101,7 +103,8 @@ bool RcRequester::poll_transmit(Instant now, PacketSink& sink) {
   // After an RNR NAK or a timeout one packet finds out whether the responder is ready, or there.
   if (under_way > 0 && (rnr_attempts_ > 0 || timed_out_)) return false;
   if (!sink.ready()) return false;
-  return flight.request.fetches() ? send_fetch(now, flight, sink) : send_piece(now, flight, sink);
+  if (flight.request.fetches()) return send_fetch(now, flight, sink);
+  return send_middles(now, flight, sink) || send_piece(now, flight, sink);
 }
 
 roce::Packet RcRequester::packet_for(const Request& request) const {
@@ -111,6 +114,35 @@ roce::Packet RcRequester::packet_for(const Request& request) const {
   packet.bth.destination = config_.target;
   packet.xrc_srq = request.srq;
   return packet;
+}
+
+// Between the first packet of a message and its last all are alike; those that are new and needn't ask for an
+// acknowledgement go together.
+bool RcRequester::send_middles(Instant now, const Flight& flight, PacketSink& sink) {
+  const Psn psn = cursor_psn();
+  if (cursor_packet_ == 0 || recovering_ || psn != end_psn_) return false;
+  const uint32_t cost = config_.mtu + Window::kPacketOverhead;
+  // As many as stay below, each for itself, where the next one must ask.
+  const auto below = [cost](uint64_t used, uint64_t limit) {
+    return used < limit ? (limit - used - 1) / cost : 0;
+  };
+  const uint64_t wanted = std::min({uint64_t{flight.packets - 1 - cursor_packet_},
+                                    below(cost_sent_ - cost_acknowledged(), window_.size()),
+                                    below(cost_sent_ - cost_asked_, unasked_limit())});
+  if (wanted < kWorthARun) return false;
+  roce::Packet packet = packet_for(flight.request);
+  packet.bth.operation = operation_for(flight.request, false, false);
+  packet.bth.psn = psn;
+  const auto count =
+      static_cast<uint32_t>(std::min<uint64_t>(wanted, sink.run_room(packet.bth.opcode(), config_.mtu)));
+  if (count < kWorthARun) return false;
+  const size_t bytes = size_t{count} * config_.mtu;
+  const std::byte* memory = host_.in_place(cursor_, uint64_t{cursor_packet_} * config_.mtu, bytes);
+  if (memory == nullptr) return false;
+  sink.commit_run(packet, {memory, bytes}, config_.mtu);
+  counters_.packets += count - 1;
+  sent(now, psn, count, false);
+  return true;
 }
 
 bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
@@ -147,9 +179,12 @@ bool RcRequester::worth_asking(bool last) const {
   if (recovering_ || (last && !followed_at_once())) return true;
   const uint32_t packet = config_.mtu + Window::kPacketOverhead;
   const uint64_t after = cost_sent_ + packet;
-  return after - cost_acknowledged() >= window_.size() ||
-         after - cost_asked_ >= std::max(window_.size() / kAsksPerWindow, packet * kAskedAtOnce) ||
+  return after - cost_acknowledged() >= window_.size() || after - cost_asked_ >= unasked_limit() ||
          (last && (cursor_ + 1 - number_asked_) * kAsksPerQueue >= config_.capacity);
+}
+
+uint64_t RcRequester::unasked_limit() const {
+  return std::max(window_.size() / kAsksPerWindow, (config_.mtu + Window::kPacketOverhead) * kAskedAtOnce);
 }
 
 // Whether the request behind the cursor's goes at once, and asks in its stead.

@@ -43,10 +43,12 @@ class RcRequester {
   [[nodiscard]] bool failed() const { return failed_; }
   // Not when full(). Sends nothing yet.
   void post(const Request& request);
-  // Sends one packet, if one may be sent now. False: none.
+  // Sends one packet, or a few that are alike, if it may be done now. False: none.
   bool poll_transmit(base::Instant now, PacketSink& sink);
   // An acknowledgement or answer.
   DropReason on_packet(base::Instant now, const roce::Packet& packet);
+  // After a middle one of a READ's answers that was taken: what may follow it. How many were taken.
+  size_t on_more(base::Instant now, const roce::Packet& before, MorePayloads& payloads);
   [[nodiscard]] base::Instant next_deadline() const;
   void on_timer(base::Instant now);
   // ibv_modify_qp may change them while requests are under way.
@@ -90,8 +92,10 @@ class RcRequester {
   [[nodiscard]] bool followed_at_once() const;
   [[nodiscard]] bool worth_asking(bool last) const;
   [[nodiscard]] roce::Packet packet_for(const Request& request) const;
+  bool send_middles(base::Instant now, const Flight& flight, PacketSink& sink);
   bool send_piece(base::Instant now, Flight& flight, PacketSink& sink);
   bool send_fetch(base::Instant now, Flight& flight, PacketSink& sink);
+  [[nodiscard]] uint64_t unasked_limit() const;
   void sent(base::Instant now, base::Psn psn, uint32_t packets, bool asks);
 
   [[nodiscard]] bool acknowledge_before(base::Instant now, base::Psn psn);

@@ -15,6 +15,7 @@ namespace syndrome = roce::syndrome;
 
 namespace {
 
+constexpr uint32_t kWorthARun = 4;    // fewer answers go one by one
 constexpr size_t kAgainPerFetch = 4;  // answers asked for again pile up only as far
 
 uint8_t syndrome_of(Verdict verdict) {
@@ -62,6 +63,26 @@ DropReason RcResponder::on_packet(Instant, const roce::Packet& packet) {
     nak_ = 0;
   }
   return DropReason::kNone;
+}
+
+size_t RcResponder::on_more(const roce::Packet& before, MorePayloads& payloads) {
+  const auto& info = before.info();
+  if (failed_ || message_ == Message::kNone || info.last || before.bth.ack_request || gap_told_ ||
+      nak_ != 0 || before.bth.psn + 1 != expected_ || aim(srq_, false) != Verdict::kDone)
+    return 0;
+  size_t taken = 0;
+  if (info.write) {
+    const uint64_t room = (write_.length - offset_ - 1) / config_.mtu;  // the last is another
+    const uint64_t most = std::min<uint64_t>(room, payloads.most());
+    if (most == 0) return 0;
+    taken = actions_.write_more({write_.key, write_.address + offset_, most * config_.mtu}, config_.mtu,
+                                payloads);
+  } else {
+    taken = actions_.place_more(offset_, config_.mtu, payloads);
+  }
+  offset_ += taken * config_.mtu;
+  expected_ = expected_ + static_cast<uint32_t>(taken);
+  return taken;
 }
 
 // One NAK for each time that the requester goes through its packets (IBA 9.7.5.2.8 has one for a gap):
@@ -378,10 +399,27 @@ bool RcResponder::send_due(PacketSink& sink) {
     (void)sink.room(packet.bth.opcode(), 0);
     sink.commit(packet);
     ++due.next;
-  } else if (!send_read_response(due, sink)) {
+  } else if (!send_read_middles(due, sink) && !send_read_response(due, sink)) {
     return false;
   }
   if (!due_.empty() && due_.front().next == due_.front().end) due_.erase(due_.begin());
+  return true;
+}
+
+// Between the first answer and the last all are alike.
+bool RcResponder::send_read_middles(Due& due, PacketSink& sink) {
+  const Job& kept = job(due.job);
+  if (due.next == due.begin || due.end - due.next <= kWorthARun) return false;
+  const roce::Packet packet = answer(Operation::kReadResponseMiddle, kept.first + due.next);
+  const auto count = static_cast<uint32_t>(
+      std::min<size_t>(due.end - 1 - due.next, sink.run_room(packet.bth.opcode(), config_.mtu)));
+  if (count < kWorthARun || aim(kept.srq, false) != Verdict::kDone) return false;
+  const size_t bytes = size_t{count} * config_.mtu;
+  const std::byte* memory =
+      actions_.in_place({kept.range.key, kept.range.address + uint64_t{due.next} * config_.mtu, bytes});
+  if (memory == nullptr) return false;
+  sink.commit_run(packet, {memory, bytes}, config_.mtu);
+  due.next += count;
   return true;
 }
 
@@ -417,7 +455,7 @@ bool RcResponder::send_read_response(Due& due, PacketSink& sink) {
     fail(verdict, false, packet.bth.psn, kept.srq);
     return true;
   }
-  packet.aeth = {ack_syndrome(), kept.msn};
+  if (packet.info().aeth) packet.aeth = {ack_syndrome(), kept.msn};
   packet.payload = room;
   sink.commit(packet);
   ++due.next;

@@ -30,6 +30,8 @@ class RcResponder {
   RcResponder(const RcResponderConfig& config, ResponderActions& actions);
 
   DropReason on_packet(base::Instant now, const roce::Packet& packet);
+  // After a packet that was taken and doesn't end its message: what may follow it. How many were taken.
+  size_t on_more(const roce::Packet& before, MorePayloads& payloads);
   // Sends one answer, if one is due. Called after a batch of packets, so that one acknowledgement serves all.
   bool poll_transmit(base::Instant now, PacketSink& sink);
   [[nodiscard]] bool has_answers() const {
@@ -85,6 +87,7 @@ class RcResponder {
   [[nodiscard]] bool add_job(const Job& job);
   [[nodiscard]] Job& job(uint32_t number) { return jobs_[number % jobs_.size()]; }
   bool send_due(PacketSink& sink);
+  bool send_read_middles(Due& due, PacketSink& sink);
   bool send_read_response(Due& due, PacketSink& sink);
   void send_aeth(uint8_t syndrome, base::Psn psn, PacketSink& sink);
   [[nodiscard]] roce::Packet answer(roce::Operation operation, base::Psn psn) const;

@@ -52,6 +52,19 @@ class RequesterHost {
   [[nodiscard]] virtual bool gather(uint32_t number, uint64_t offset, std::span<std::byte> into) = 0;
   [[nodiscard]] virtual bool scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
                                      Tail tail) = 0;
+  // The same for payloads of `each` bytes, as many as there are but not more than `most`; none is the last.
+  // How many; 0: it isn't so simple, and scatter() tells.
+  [[nodiscard]] virtual size_t scatter_more(uint32_t number, uint64_t offset, size_t each, size_t most,
+                                            MorePayloads& payloads) {
+    (void)number, (void)offset, (void)each, (void)most, (void)payloads;
+    return 0;
+  }
+  // Where those bytes of a request's own memory lie, fit to be read in this turn of work. Null: it isn't so
+  // simple, and gather() tells.
+  [[nodiscard]] virtual const std::byte* in_place(uint32_t number, uint64_t offset, size_t length) {
+    (void)number, (void)offset, (void)length;
+    return nullptr;
+  }
   // Once for each request, in order. After the first that isn't kSuccess nothing more is sent or ended.
   virtual void ended(uint32_t number, RequestStatus status) = 0;
   // All retries are used up: is there another path, on which they count anew?

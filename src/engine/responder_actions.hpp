@@ -7,6 +7,7 @@
 
 #include "base/numbers.hpp"
 #include "engine/memory_accessor.hpp"
+#include "engine/more_payloads.hpp"
 
 namespace verbena::engine {
 
@@ -114,12 +115,28 @@ class ResponderActions {
   // Bytes of a range; checks it anew, since the owner may deregister between two pieces.
   [[nodiscard]] virtual Verdict write(const RemoteRange& range, std::span<const iovec> from, Tail tail) = 0;
   [[nodiscard]] virtual Verdict read(const RemoteRange& range, std::span<const iovec> into, Tail tail) = 0;
+  // The same for payloads of `each` bytes, as many as there are and the range has room for; none is the last
+  // of its message. How many; 0: it isn't so simple, and write() tells.
+  [[nodiscard]] virtual size_t write_more(const RemoteRange& range, size_t each, MorePayloads& payloads) {
+    (void)range, (void)each, (void)payloads;
+    return 0;
+  }
+  // Where a range lies, fit to be read in this turn of work. Null: it isn't so simple, and read() tells.
+  [[nodiscard]] virtual const std::byte* in_place(const RemoteRange& range) {
+    (void)range;
+    return nullptr;
+  }
   // kAsk: allowed, but only the owner's own process can run it.
   [[nodiscard]] virtual Verdict atomic(const AtomicRequest& request, uint64_t& before) = 0;
 
   // Is there a receive for this message? Nothing is consumed yet.
   [[nodiscard]] virtual Verdict begin_receive(const Arrival& arrival) = 0;
   [[nodiscard]] virtual Verdict place(uint64_t offset, std::span<const iovec> from, Tail tail) = 0;
+  // As write_more(), but where there is no room for one more in the receive place() tells, too.
+  [[nodiscard]] virtual size_t place_more(uint64_t offset, size_t each, MorePayloads& payloads) {
+    (void)offset, (void)each, (void)payloads;
+    return 0;
+  }
   // Consumes the receive and completes it.
   [[nodiscard]] virtual Verdict finish_receive(const Arrival& arrival) = 0;
   [[nodiscard]] virtual Verdict deliver(const Arrival& arrival, std::span<const iovec> from) = 0;

@@ -41,10 +41,17 @@ size_t CaptureLink::receive(Sink& sink, size_t budget) {
   struct Between final : Sink {
     Between(Pcapng& into, Sink& to) : file(into), sink(to) {}
     void on_packet(const Received& packet) override {
+      keep(packet);
+      sink.on_packet(packet);
+    }
+    void on_run(const ReceivedRun& run) override {
+      for (size_t i = 0; i < run.packets(); ++i) keep(run.packet(i));
+      sink.on_run(run);
+    }
+    void keep(const Received& packet) {
       const IpFields fields{
           .flow = packet.flow(), .traffic_class = packet.traffic_class, .hop_limit = packet.hop_limit};
       write(file, Direction::kIn, ns, fields, packet.segment, packet.bytes);
-      sink.on_packet(packet);
     }
     Pcapng& file;
     Sink& sink;

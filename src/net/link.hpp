@@ -61,9 +61,35 @@ struct Received {
   }
 };
 
+// Packets that the kernel had merged into one datagram: of one length, but the last, which may be shorter.
+struct ReceivedRun {
+  Received about;  // all that they have in common
+  size_t segment_bytes = 0;
+  std::span<const std::byte> bytes;
+
+  // An empty datagram is a packet as well, if a bad one: whoever parses it counts it.
+  [[nodiscard]] size_t packets() const {
+    return bytes.empty() ? 1 : (bytes.size() + segment_bytes - 1) / segment_bytes;
+  }
+  [[nodiscard]] std::span<const std::byte> packet_bytes(size_t index) const {
+    const auto rest = bytes.subspan(index * segment_bytes);
+    return rest.first(rest.size() < segment_bytes ? rest.size() : segment_bytes);
+  }
+  [[nodiscard]] Received packet(size_t index) const {
+    Received one = about;
+    one.segment = static_cast<unsigned>(index);
+    one.bytes = packet_bytes(index);
+    return one;
+  }
+};
+
 class Sink {
  public:
   virtual void on_packet(const Received& packet) = 0;
+  // For who takes many at once sooner than one by one.
+  virtual void on_run(const ReceivedRun& run) {
+    for (size_t i = 0; i < run.packets(); ++i) on_packet(run.packet(i));
+  }
 
  protected:
   ~Sink() = default;

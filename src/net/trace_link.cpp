@@ -27,9 +27,16 @@ size_t TraceLink::receive(Sink& sink, size_t budget) {
   struct Between final : Sink {
     Between(const Tell& tell_line, Sink& to) : tell(tell_line), sink(to) {}
     void on_packet(const Received& packet) override {
+      tell_of(packet);
+      sink.on_packet(packet);
+    }
+    void on_run(const ReceivedRun& run) override {
+      for (size_t i = 0; i < run.packets(); ++i) tell_of(run.packet(i));
+      sink.on_run(run);
+    }
+    void tell_of(const Received& packet) const {
       tell(
           fmt::format("in  {} > {} {}", to_text(packet.from), to_text(packet.to), packet_line(packet.bytes)));
-      sink.on_packet(packet);
     }
     const Tell& tell;
     Sink& sink;

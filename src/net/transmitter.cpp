@@ -1,5 +1,6 @@
 #include "net/transmitter.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.hpp"
@@ -32,13 +33,40 @@ void Transmitter::commit(const Route& route, size_t bytes) {
     flush();
     // One copy a run at most, and only where runs end by surprise.
     if (written_at > 0) std::memmove(&buffer_[0], &buffer_[written_at], bytes);
-    segment_bytes_ = bytes;
-    if (source_port_ == 0 || route != route_) source_port_ = link_.source_port(route);
-    route_ = route;
-    flow_ =
-        &flows_.of({.source = route.from.bytes, .destination = route.to.bytes, .source_port = source_port_});
+    begin(route, bytes);
   }
   flow_->append(static_cast<uint16_t>(packets_), {&buffer_[end_], bytes});
+  end_packet(route, bytes);
+}
+
+void Transmitter::append(const Route& route, std::span<const std::byte> headers,
+                         std::span<const std::byte> payload) {
+  const size_t bytes = headers.size() + payload.size() + roce::kIcrcBytes;
+  CHECK(bytes <= kMaxPacketBytes);
+  if (!joins(route, bytes)) {
+    flush();
+    begin(route, bytes);
+  }
+  std::memcpy(&buffer_[end_], headers.data(), headers.size());
+  flow_->append_copying(static_cast<uint16_t>(packets_), {&buffer_[end_], bytes}, payload);
+  end_packet(route, bytes);
+}
+
+size_t Transmitter::room_for(const Route& route, size_t bytes) const {
+  const bool on = joins(route, bytes) && bytes == segment_bytes_;
+  return std::min(kMaxRunPackets - (on ? packets_ : 0), (kMaxRunBytes - (on ? end_ : 0)) / bytes);
+}
+
+// The first packet of a run.
+void Transmitter::begin(const Route& route, size_t bytes) {
+  segment_bytes_ = bytes;
+  if (source_port_ == 0 || route != route_) source_port_ = link_.source_port(route);
+  route_ = route;
+  flow_ =
+      &flows_.of({.source = route.from.bytes, .destination = route.to.bytes, .source_port = source_port_});
+}
+
+void Transmitter::end_packet(const Route& route, size_t bytes) {
   end_ += bytes;
   ++packets_;
   ++counters_.packets;

@@ -33,6 +33,12 @@ class Transmitter {
   // Writes the ICRC into its last four bytes.
   void commit(const Route& route, size_t bytes);
 
+  // A packet whose payload lies elsewhere and has no padding: copied, and its ICRC taken, in one pass.
+  void append(const Route& route, std::span<const std::byte> headers, std::span<const std::byte> payload);
+  // How many packets of that length (ICRC included) fit into the run at hand or, where they don't join it,
+  // into one of their own.
+  [[nodiscard]] size_t room_for(const Route& route, size_t bytes) const;
+
   // Sends what is waiting. To be called before its caller leaves the network alone.
   void flush();
 
@@ -43,6 +49,8 @@ class Transmitter {
 
  private:
   [[nodiscard]] bool joins(const Route& route, size_t bytes) const;
+  void begin(const Route& route, size_t bytes);
+  void end_packet(const Route& route, size_t bytes);
 
   Link& link_;
   std::unique_ptr<std::byte[]> buffer_;

@@ -10,7 +10,6 @@
 
 #include "net/message_calls.hpp"
 #include "net/socket_option.hpp"
-#include "roce/opcode.hpp"
 
 namespace verbena::net {
 namespace {
@@ -92,19 +91,6 @@ Told read_control(msghdr& header) {
   else
     std::memcpy(told.packet.from.bytes.data(), &from.sin6_addr, 16);
   return told;
-}
-
-// An acknowledgement at the end of a run of requests belongs before them (adr/0015); behind other answers it
-// is where it belongs.
-bool answer_rides_last(std::span<const std::byte> all, size_t segment_bytes, size_t segments) {
-  const auto opcode = [&](size_t index) {
-    const auto packet = all.subspan(index * segment_bytes);
-    return packet.empty() ? uint8_t{0} : std::to_integer<uint8_t>(packet[0]);
-  };
-  if (segments < 2 || !roce::is_acknowledgement(opcode(segments - 1))) return false;
-  for (size_t i = 0; i + 1 < segments; ++i)
-    if (!roce::opcode_info(opcode(i)).request) return false;
-  return true;
 }
 
 }  // namespace
@@ -208,24 +194,16 @@ size_t UdpReceiver::hand_over(mmsghdr& message, Sink& sink) {
     ++counters_.no_destination;
     return 0;
   }
-  const std::span<const std::byte> all(static_cast<const std::byte*>(message.msg_hdr.msg_iov->iov_base),
-                                       message.msg_len);
-  const size_t segment_bytes = told.segment_bytes > 0 ? static_cast<size_t>(told.segment_bytes) : all.size();
-  if (segment_bytes < all.size()) ++counters_.merged;
-  // An empty datagram is a packet as well, if a bad one: whoever parses it counts it.
-  const size_t segments = all.empty() ? 1 : (all.size() + segment_bytes - 1) / segment_bytes;
-  const auto hand_on = [&](size_t index) {
-    const auto rest = all.subspan(index * segment_bytes);
-    told.packet.segment = static_cast<unsigned>(index);
-    told.packet.bytes = rest.first(std::min(segment_bytes, rest.size()));
-    sink.on_packet(told.packet);
-  };
-  const bool answer_first = answer_rides_last(all, segment_bytes, segments);
-  if (answer_first) hand_on(segments - 1);
-  for (size_t i = 0; i < segments - (answer_first ? 1 : 0); ++i) hand_on(i);
-  counters_.packets += segments;
-  counters_.bytes += all.size();
-  return segments;
+  ReceivedRun run{
+      .about = told.packet,
+      .bytes = {static_cast<const std::byte*>(message.msg_hdr.msg_iov->iov_base), message.msg_len}};
+  run.segment_bytes = told.segment_bytes > 0 ? static_cast<size_t>(told.segment_bytes) : run.bytes.size();
+  if (run.segment_bytes < run.bytes.size()) ++counters_.merged;
+  sink.on_run(run);
+  const size_t packets = run.packets();
+  counters_.packets += packets;
+  counters_.bytes += run.bytes.size();
+  return packets;
 }
 
 }  // namespace verbena::net

@@ -173,6 +173,11 @@ size_t emit_headers(const Packet& packet, unsigned pad, std::span<std::byte> int
   return info.header_bytes;
 }
 
+void set_psn(std::span<std::byte> headers, base::Psn psn) {
+  CHECK(headers.size() >= kBthBytes);
+  store_be(headers.data() + kBthBytes - sizeof(uint32_t), psn.value & base::Psn::kMask);
+}
+
 size_t emit(const Packet& packet, std::span<std::byte> into) {
   const OpcodeInfo& info = packet.info();
   CHECK(info.known && (info.payload || packet.payload.empty()));

@@ -20,6 +20,9 @@ enum class ParseError : uint8_t { kTooShort, kBadVersion, kBadOpcode, kBadPad, k
 // least info().header_bytes; how many were written.
 size_t emit_headers(const Packet& packet, unsigned pad, std::span<std::byte> into);
 
+// In headers that were emitted for a packet without AckReq.
+void set_psn(std::span<std::byte> headers, base::Psn psn);
+
 // Headers, payload and padding (bth.pad is set from the payload's length); how many bytes were written, 0:
 // `into` is too short.
 size_t emit(const Packet& packet, std::span<std::byte> into);

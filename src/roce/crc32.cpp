@@ -16,17 +16,22 @@ uint32_t plain::crc32(uint32_t crc, std::span<const std::byte> bytes) {
   return libdeflate_crc32(crc, bytes.data(), bytes.size());
 }
 
-uint32_t plain::crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from) {
+uint32_t plain::crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
+                              std::span<const std::byte> from) {
   if (!from.empty()) std::memcpy(to, from.data(), from.size());
-  return libdeflate_crc32(crc, to, from.size());
+  // It takes a null pointer for a beginning.
+  const uint32_t behind_head = head.empty() ? crc : libdeflate_crc32(crc, head.data(), head.size());
+  return from.empty() ? behind_head : libdeflate_crc32(behind_head, to, from.size());
 }
 
 uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes) {
   return wide_available ? wide::crc32(crc, bytes) : plain::crc32(crc, bytes);
 }
 
-uint32_t crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from) {
-  return wide_available ? wide::crc32_copying(crc, to, from) : plain::crc32_copying(crc, to, from);
+uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
+                       std::span<const std::byte> from) {
+  return wide_available ? wide::crc32_copying(crc, head, to, from)
+                        : plain::crc32_copying(crc, head, to, from);
 }
 
 }  // namespace verbena::roce

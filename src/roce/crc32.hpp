@@ -10,21 +10,24 @@ namespace verbena::roce {
 // Goes on from `crc`, which is 0 for a beginning.
 [[nodiscard]] uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes);
 
-// Copies too, and takes the CRC of what is stored, whatever others do to `from` meanwhile: each byte of it is
-// read once. They must not overlap.
-[[nodiscard]] uint32_t crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from);
+// Of `head` and what follows it: `from`, which is copied to `to`. The CRC is of what is stored, whatever
+// others do to `from` meanwhile: each byte of it is read once. They must not overlap.
+[[nodiscard]] uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
+                                     std::span<const std::byte> from);
 
 // On every processor.
 namespace plain {
 [[nodiscard]] uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes);
-[[nodiscard]] uint32_t crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from);
+[[nodiscard]] uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
+                                     std::span<const std::byte> from);
 }  // namespace plain
 
 // By carry-less products of 512 bits, where `available`.
 namespace wide {
 [[nodiscard]] bool available();
 [[nodiscard]] uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes);
-[[nodiscard]] uint32_t crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from);
+[[nodiscard]] uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
+                                     std::span<const std::byte> from);
 }  // namespace wide
 
 }  // namespace verbena::roce

@@ -26,6 +26,7 @@ namespace {
 constexpr size_t kVectorBytes = 64;
 constexpr size_t kAccumulators = 4;
 constexpr size_t kGroupBytes = kVectorBytes * kAccumulators;
+constexpr size_t kCrcBytes = 4;
 
 // To bring 128 bits forward by a group: their first 64, which have x^64 more, and their last.
 struct alignas(16) Pair {
@@ -131,35 +132,32 @@ class Reader {
   const std::byte* from_;
 };
 
+// A CRC goes into the first four bytes of what follows, so they must be in one vector: of 4 to 64 bytes.
+//
+// Zeros before a message change nothing: this vector has as many of them as make it whole.
+[[VERBENA_WIDE, gnu::always_inline]] inline __m512i lead_of(uint32_t state, __m512i bytes, size_t count) {
+  bytes = _mm512_xor_si512(bytes, _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(state))));
+  return _mm512_maskz_expand_epi8(~uint64_t{0} << (kVectorBytes - count), bytes);
+}
+
+// Goes on behind the lead. Accumulators that get none of the first vectors are zero.
 template <bool kCopies>
-[[VERBENA_WIDE, gnu::always_inline]] inline uint32_t run(uint32_t crc, Reader<kCopies> reader, size_t bytes) {
-  uint32_t state = ~crc;
-  // A CRC goes into the first four bytes: here they must be in one vector.
-  if (bytes % kVectorBytes < 4) [[unlikely]] {
-    for (; bytes % kVectorBytes != 0; --bytes) state = state >> 8 ^ kByte[(state ^ reader.byte()) & 0xff];
-    if (bytes == 0) return ~state;
-  }
-  // Zeros before a message change nothing: the first vector has as many of them as make the rest whole ones,
-  // and accumulators that get none in the first round are zero.
-  const size_t lead = (bytes - 1) % kVectorBytes + 1;
-  __m512i first = reader.part(lead);
-  first = _mm512_xor_si512(first, _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(state))));
-  first = _mm512_maskz_expand_epi8(~uint64_t{0} << (kVectorBytes - lead), first);
-  size_t vectors = bytes / kVectorBytes - lead / kVectorBytes;
+[[VERBENA_WIDE, gnu::always_inline]] inline uint32_t go_on(__m512i lead, Reader<kCopies> reader,
+                                                           size_t vectors) {
   const __m512i zero = _mm512_setzero_si512();
-  if (vectors == 0) return ~reduce(to_end(first, 3, zero));
+  if (vectors == 0) return ~reduce(to_end(lead, 3, zero));
 
   __m512i a = zero;
   __m512i b = zero;
   __m512i c = zero;
-  __m512i d = first;
+  __m512i d = lead;
   const __m512i forward = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(&kForward)));
   if (vectors % kAccumulators == 0) {
-    // So it is with all usual MTUs behind usual headers: there is nothing to fold but the first vector.
+    // So it is with all usual MTUs behind usual headers: there is nothing to fold but the lead.
     a = reader.vector();
     b = reader.vector();
     c = reader.vector();
-    d = fold(first, forward, reader.vector());
+    d = fold(lead, forward, reader.vector());
     vectors -= kAccumulators;
   }
   for (; vectors % kAccumulators != 0; --vectors) {
@@ -178,6 +176,18 @@ template <bool kCopies>
   return ~reduce(to_end(c, 2, to_end(d, 3, ab)));
 }
 
+template <bool kCopies>
+[[VERBENA_WIDE, gnu::always_inline]] inline uint32_t run(uint32_t crc, Reader<kCopies> reader, size_t bytes) {
+  uint32_t state = ~crc;
+  if (bytes % kVectorBytes < kCrcBytes) [[unlikely]] {
+    for (; bytes % kVectorBytes != 0; --bytes) state = state >> 8 ^ kByte[(state ^ reader.byte()) & 0xff];
+    if (bytes == 0) return ~state;
+  }
+  const size_t count = (bytes - 1) % kVectorBytes + 1;
+  const __m512i lead = lead_of(state, reader.part(count), count);
+  return go_on(lead, reader, bytes / kVectorBytes - count / kVectorBytes);
+}
+
 }  // namespace
 
 bool available() {
@@ -192,8 +202,13 @@ bool available() {
   return run<false>(crc, {nullptr, bytes.data()}, bytes.size());
 }
 
-[[VERBENA_WIDE]] uint32_t crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from) {
-  return run<true>(crc, {to, from.data()}, from.size());
+// A usual packet's headers fit into one vector, and its payload is whole ones.
+[[VERBENA_WIDE]] uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
+                                        std::span<const std::byte> from) {
+  if (head.size() < kCrcBytes || head.size() > kVectorBytes || from.size() % kVectorBytes != 0)
+    return run<true>(crc32(crc, head), {to, from.data()}, from.size());
+  const __m512i lead = lead_of(~crc, Reader<false>(nullptr, head.data()).part(head.size()), head.size());
+  return go_on<true>(lead, {to, from.data()}, from.size() / kVectorBytes);
 }
 
 }  // namespace verbena::roce::wide
@@ -204,8 +219,9 @@ namespace verbena::roce {
 
 bool wide::available() { return false; }
 uint32_t wide::crc32(uint32_t crc, std::span<const std::byte> bytes) { return plain::crc32(crc, bytes); }
-uint32_t wide::crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from) {
-  return plain::crc32_copying(crc, to, from);
+uint32_t wide::crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
+                             std::span<const std::byte> from) {
+  return plain::crc32_copying(crc, head, to, from);
 }
 
 }  // namespace verbena::roce

@@ -124,19 +124,31 @@ bool Flow::ipv4() const {
 FlowIcrc::FlowIcrc(const Flow& flow)
     : flow_(flow), ipv4_(flow.ipv4()), front_(Front(flow).crc() ^ kCongestion[0xff]) {}
 
+uint32_t FlowIcrc::front_of(uint16_t id, size_t transport_bytes, std::byte congestion) const {
+  const size_t udp_length = kUdpBytes + transport_bytes + kIcrcBytes;
+  const uint32_t front = front_ ^ kUdpLength(udp_length) ^ kCongestion[std::to_integer<size_t>(congestion)];
+  return front ^ (ipv4_ ? kIpv4Length(kIpv4Bytes + udp_length) ^ kIpv4Id(id) : kIpv6Length(udp_length));
+}
+
 uint32_t FlowIcrc::icrc(uint16_t id, std::span<const std::byte> transport) const {
   CHECK(transport.size() >= kBthBytes);
-  const size_t udp_length = kUdpBytes + transport.size() + kIcrcBytes;
-  uint32_t front =
-      front_ ^ kUdpLength(udp_length) ^ kCongestion[std::to_integer<size_t>(transport[kCongestionAt])];
-  front ^= ipv4_ ? kIpv4Length(kIpv4Bytes + udp_length) ^ kIpv4Id(id) : kIpv6Length(udp_length);
-  return crc32(front, transport);
+  return crc32(front_of(id, transport.size(), transport[kCongestionAt]), transport);
 }
 
 void FlowIcrc::append(uint16_t id, std::span<std::byte> packet) const {
   CHECK(packet.size() >= kBthBytes + kIcrcBytes);
   const auto transport = packet.first(packet.size() - kIcrcBytes);
   store_be(packet.data() + transport.size(), std::byteswap(icrc(id, transport)));
+}
+
+void FlowIcrc::append_copying(uint16_t id, std::span<std::byte> packet,
+                              std::span<const std::byte> payload) const {
+  CHECK(packet.size() >= kBthBytes + payload.size() + kIcrcBytes);
+  const size_t transport_bytes = packet.size() - kIcrcBytes;
+  const auto headers = packet.first(transport_bytes - payload.size());
+  const uint32_t front = front_of(id, transport_bytes, packet[kCongestionAt]);
+  const uint32_t crc = crc32_copying(front, headers, packet.data() + headers.size(), payload);
+  store_be(packet.data() + transport_bytes, std::byteswap(crc));
 }
 
 std::optional<uint16_t> FlowIcrc::sent_id(unsigned segment, std::span<const std::byte> packet) {

@@ -34,7 +34,11 @@ class DatagramSink final : public engine::PacketSink {
     bytes_.clear();
   }
 
+  [[nodiscard]] size_t run_room(uint8_t, size_t) override { return kRun; }
+
  private:
+  static constexpr size_t kRun = 8;
+
   Network& network_;
   HostId from_;
   HostId to_;

@@ -141,6 +141,24 @@ bool Endpoint::scatter(uint32_t number, uint64_t offset, std::span<const std::by
   return true;
 }
 
+size_t Endpoint::scatter_more(uint32_t number, uint64_t offset, size_t each, size_t most,
+                              engine::MorePayloads& payloads) {
+  if (plan_[number].unwritable) return 0;
+  size_t count = 0;
+  for (; count < most; ++count) {
+    const auto payload = payloads.next();
+    if (payload.empty()) break;
+    if (payload.size() != each || !scatter(number, offset + count * each, payload, engine::Tail::kAnyOrder))
+      oracle_.wrong(fmt::format("{}: request {} was answered by too much", name(), number));
+  }
+  return count;
+}
+
+const std::byte* Endpoint::in_place(uint32_t number, uint64_t offset, size_t length) {
+  lent_.resize(length);
+  return gather(number, offset, lent_) ? lent_.data() : nullptr;
+}
+
 void Endpoint::ended(uint32_t number, RequestStatus status) {
   journal_.add(uint64_t{number} << 8 | static_cast<uint64_t>(status));
   journal_.say(events_.now(), fmt::format("{} request {}: {}", name(), number, name_of(status)));

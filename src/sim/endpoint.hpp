@@ -83,6 +83,9 @@ class Endpoint final : public engine::RequesterHost, public engine::ResponderAct
   [[nodiscard]] bool gather(uint32_t number, uint64_t offset, std::span<std::byte> into) override;
   [[nodiscard]] bool scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
                              engine::Tail tail) override;
+  [[nodiscard]] size_t scatter_more(uint32_t number, uint64_t offset, size_t each, size_t most,
+                                    engine::MorePayloads& payloads) override;
+  [[nodiscard]] const std::byte* in_place(uint32_t number, uint64_t offset, size_t length) override;
   void ended(uint32_t number, engine::RequestStatus status) override;
 
   [[nodiscard]] engine::Verdict aim(uint32_t srq) override;
@@ -91,10 +94,14 @@ class Endpoint final : public engine::RequesterHost, public engine::ResponderAct
                                       engine::Tail tail) override;
   [[nodiscard]] engine::Verdict read(const engine::RemoteRange& range, std::span<const iovec> into,
                                      engine::Tail tail) override;
+  [[nodiscard]] size_t write_more(const engine::RemoteRange& range, size_t each,
+                                  engine::MorePayloads& payloads) override;
+  [[nodiscard]] const std::byte* in_place(const engine::RemoteRange& range) override;
   [[nodiscard]] engine::Verdict atomic(const engine::AtomicRequest& request, uint64_t& before) override;
   [[nodiscard]] engine::Verdict begin_receive(const engine::Arrival& arrival) override;
   [[nodiscard]] engine::Verdict place(uint64_t offset, std::span<const iovec> from,
                                       engine::Tail tail) override;
+  [[nodiscard]] size_t place_more(uint64_t offset, size_t each, engine::MorePayloads& payloads) override;
   [[nodiscard]] engine::Verdict finish_receive(const engine::Arrival& arrival) override;
   [[nodiscard]] engine::Verdict deliver(const engine::Arrival& arrival, std::span<const iovec> from) override;
   [[nodiscard]] uint32_t credits() override;
@@ -140,6 +147,8 @@ class Endpoint final : public engine::RequesterHost, public engine::ResponderAct
   std::vector<std::vector<std::byte>> results_;  // of READs and atomics, by number modulo capacity
   Trouble trouble_ = Trouble::kNone;
   bool excused_ = false;
+
+  std::vector<std::byte> lent_;  // what in_place() gave last
 
   uint64_t data_pattern_ = 0;
   uint64_t read_only_pattern_ = 0;

@@ -1,6 +1,7 @@
 // What requests do to an end: the responder's actions.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "sim/endpoint.hpp"
@@ -88,6 +89,24 @@ Verdict Endpoint::read(const RemoteRange& range, std::span<const iovec> into, Ta
   return Verdict::kDone;
 }
 
+size_t Endpoint::write_more(const RemoteRange& range, size_t each, engine::MorePayloads& payloads) {
+  if (check(range, RemoteUse::kWrite) != Verdict::kDone) return 0;
+  size_t count = 0;
+  for (; (count + 1) * each <= range.length; ++count) {
+    const auto payload = payloads.next();
+    if (payload.empty()) break;
+    std::ranges::copy(
+        payload, data_.begin() + static_cast<ptrdiff_t>(range.address - region::kAddress + count * each));
+  }
+  return count;
+}
+
+const std::byte* Endpoint::in_place(const RemoteRange& range) {
+  lent_.resize(range.length);
+  const iovec into{lent_.data(), lent_.size()};
+  return read(range, {&into, 1}, Tail::kAnyOrder) == Verdict::kDone ? lent_.data() : nullptr;
+}
+
 Verdict Endpoint::atomic(const engine::AtomicRequest& request, uint64_t& before) {
   if (Verdict verdict; silent_or_busy(verdict)) return verdict;
   const bool shared = region_of(request.key) == region::kCounter;
@@ -142,6 +161,19 @@ Verdict Endpoint::place(uint64_t offset, std::span<const iovec> from, Tail) {
     offset += piece.iov_len;
   }
   return Verdict::kDone;
+}
+
+size_t Endpoint::place_more(uint64_t offset, size_t each, engine::MorePayloads& payloads) {
+  if (Verdict verdict; silent_or_busy(verdict)) return 0;
+  size_t count = 0;
+  for (; offset + each <= receive_capacity(); ++count) {
+    const auto payload = payloads.next();
+    if (payload.empty()) break;
+    receiving_.resize(offset + each);
+    std::ranges::copy(payload, receiving_.begin() + static_cast<ptrdiff_t>(offset));
+    offset += each;
+  }
+  return count;
 }
 
 Verdict Endpoint::finish_receive(const engine::Arrival& arrival) {

@@ -85,6 +85,44 @@ void Host::poll() {
   schedule(next);
 }
 
+// Datagrams of the inbox that differ from the first one in number and payload only, as a kernel would merge
+// them. Those that were taken are no longer there.
+class Host::Followers final : public engine::MorePayloads {
+ public:
+  Followers(Host& host, const Datagram& first, const roce::Packet& packet)
+      : host_(host), last_(first), packet_(packet) {}
+  ~Followers() {
+    for (; taken_ > 0; --taken_) {
+      host_.network_.give_back(std::move(host_.inbox_.front().bytes));
+      host_.inbox_.pop_front();
+    }
+  }
+  Followers(const Followers&) = delete;
+  Followers& operator=(const Followers&) = delete;
+
+  [[nodiscard]] size_t most() const override { return host_.inbox_.size() - taken_; }
+  [[nodiscard]] std::span<const std::byte> next() override {
+    if (most() == 0) return {};
+    const Datagram& datagram = host_.inbox_[taken_];
+    const std::span<const std::byte> bytes = datagram.bytes;
+    if (datagram.from != last_.from || bytes.size() != last_.bytes.size() ||
+        !roce::icrc_fits(host_.network_.flow(datagram.from, host_.id_), roce::IdRule::kSegment, 0, bytes))
+      return {};
+    const auto packet = roce::parse(bytes.first(bytes.size() - roce::kIcrcBytes));
+    packet_.bth.psn = packet_.bth.psn + 1;
+    if (!packet || packet->bth != packet_.bth || packet->xrc_srq != packet_.xrc_srq) return {};
+    ++taken_;
+    ++host_.counters_.drops[static_cast<size_t>(engine::DropReason::kNone)];
+    return packet->payload;
+  }
+
+ private:
+  Host& host_;
+  const Datagram& last_;
+  roce::Packet packet_;
+  size_t taken_ = 0;
+};
+
 void Host::take_inbox() {
   while (!inbox_.empty()) {
     Datagram datagram = std::move(inbox_.front());
@@ -114,6 +152,13 @@ void Host::take(const Datagram& datagram) {
     else if (!endpoint.in_error())
       reason = endpoint.requester().on_packet(now, *packet);
     ++counters_.drops[static_cast<size_t>(reason)];
+    const auto& info = packet->info();
+    if (reason != engine::DropReason::kNone || info.first || info.last || !info.payload) return;
+    Followers followers(*this, datagram, *packet);
+    if (info.request)
+      (void)endpoint.responder().on_more(*packet, followers);
+    else if (!endpoint.in_error())
+      (void)endpoint.requester().on_more(now, *packet, followers);
     return;
   }
   oracle_.wrong(fmt::format("host {}: a packet for nobody", id_));

@@ -42,6 +42,7 @@ class Host {
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
  private:
+  class Followers;
   void on_datagram(Datagram datagram);
   void poll();
   void take_inbox();

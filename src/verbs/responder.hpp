@@ -73,6 +73,10 @@ class Responder final : public engine::ResponderActions {
                                       engine::Tail tail) override;
   [[nodiscard]] engine::Verdict read(const engine::RemoteRange& range, std::span<const iovec> into,
                                      engine::Tail tail) override;
+  [[nodiscard]] size_t write_more(const engine::RemoteRange& range, size_t each,
+                                  engine::MorePayloads& payloads) override;
+  [[nodiscard]] size_t place_more(uint64_t offset, size_t each, engine::MorePayloads& payloads) override;
+  [[nodiscard]] const std::byte* in_place(const engine::RemoteRange& range) override;
   [[nodiscard]] engine::Verdict atomic(const engine::AtomicRequest& request, uint64_t& before) override;
   [[nodiscard]] engine::Verdict begin_receive(const engine::Arrival& arrival) override;
   [[nodiscard]] engine::Verdict place(uint64_t offset, std::span<const iovec> from,
@@ -107,8 +111,8 @@ class Responder final : public engine::ResponderActions {
                                             uint64_t length);
   [[nodiscard]] engine::Verdict put(const arena::Record& record, std::span<const iovec> from,
                                     uint64_t length);
-  [[nodiscard]] bool move_in_burst(const engine::RemoteRange& range, uint32_t access, const iovec& packet,
-                                   engine::Tail tail, bool reading) const;
+  // Null: no burst of packets goes on, or it isn't so simple.
+  [[nodiscard]] std::byte* in_burst(const engine::RemoteRange& range, uint32_t access) const;
   [[nodiscard]] engine::Verdict move_packet(const iovec& packet, const Region& region, engine::Tail tail,
                                             bool reading) const;
   [[nodiscard]] engine::Verdict find(const engine::RemoteRange& range, uint32_t access, Region& region);

@@ -101,9 +101,13 @@ Verdict Responder::move(const RemoteRange& range, uint32_t access, std::span<con
                         bool reading) {
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
   if (range.length == 0) return Verdict::kDone;
-  if (requester_.by_network && range.length >= kPartOfMore &&
-      move_in_burst(range, access, ours.front(), tail, reading))
+  if (std::byte* const memory = in_burst(range, access); memory != nullptr) {
+    if (reading)
+      copy_in_order(ours.front().iov_base, memory, range.length, Tail::kAnyOrder);
+    else
+      copy_in_order(memory, ours.front().iov_base, range.length, tail);
     return Verdict::kDone;
+  }
   HazardGuard guard(*owner_, requester_.accessor);
   if (!guard.add(range.key)) return Verdict::kNoRoom;
   guard.seal();
@@ -118,18 +122,44 @@ Verdict Responder::move(const RemoteRange& range, uint32_t access, std::span<con
   return verdict_of(reading ? memory.read(ours, {&theirs, 1}, tail) : memory.write(ours, {&theirs, 1}, tail));
 }
 
-bool Responder::move_in_burst(const RemoteRange& range, uint32_t access, const iovec& packet, Tail tail,
-                              bool reading) const {
-  std::byte* const memory =
-      AccessBurst::find({*owner_, requester_.accessor, AccessSide::kTarget},
-                        {range.key, range.address, range.length, domain_, access, target_.value},
-                        reading ? Access::kRead : Access::kWrite);
-  if (memory == nullptr) return false;
-  if (reading)
-    copy_in_order(packet.iov_base, memory, range.length, Tail::kAnyOrder);
-  else
-    copy_in_order(memory, packet.iov_base, range.length, tail);
-  return true;
+std::byte* Responder::in_burst(const RemoteRange& range, uint32_t access) const {
+  if (!requester_.by_network || range.length < kPartOfMore) return nullptr;
+  return AccessBurst::find({*owner_, requester_.accessor, AccessSide::kTarget},
+                           {range.key, range.address, range.length, domain_, access, target_.value},
+                           access == IBV_ACCESS_REMOTE_READ ? Access::kRead : Access::kWrite);
+}
+
+size_t Responder::write_more(const RemoteRange& range, size_t each, engine::MorePayloads& payloads) {
+  std::byte* const memory = reach() == Verdict::kDone ? in_burst(range, IBV_ACCESS_REMOTE_WRITE) : nullptr;
+  return memory == nullptr ? 0 : copy_payloads(memory, each, range.length / each, payloads);
+}
+
+// Into the piece of the receive that the message has come to, as far as that goes. A shared receive may be
+// taken away from its queue pair meanwhile, so place() looks at each packet's.
+size_t Responder::place_more(uint64_t offset, size_t each, engine::MorePayloads& payloads) {
+  if (reach() != Verdict::kDone || shared_ || !requester_.by_network || each < kPartOfMore) return 0;
+  const auto* receive = current_receive();
+  if (receive == nullptr) return 0;
+  const auto* pieces = reinterpret_cast<const arena::ReceivePiece*>(receive + 1);
+  const unsigned count = receive->count.get();
+  if (count > (receives_stride_ - sizeof *receive) / sizeof *pieces || count > kMaxSge) return 0;
+  unsigned piece = 0;
+  while (piece < count && offset >= pieces[piece].length.get()) offset -= pieces[piece++].length.get();
+  if (piece == count) return 0;
+  const size_t most = std::min<size_t>((pieces[piece].length.get() - offset) / each, payloads.most());
+  if (most == 0) return 0;
+  std::byte* const memory = AccessBurst::find({*owner_, requester_.accessor, AccessSide::kTarget},
+                                              {.key = pieces[piece].lkey.get(),
+                                               .address = pieces[piece].address.get() + offset,
+                                               .length = most * each,
+                                               .domain = receives_domain_,
+                                               .access = IBV_ACCESS_LOCAL_WRITE},
+                                              Access::kWrite);
+  return memory == nullptr ? 0 : copy_payloads(memory, each, most, payloads);
+}
+
+const std::byte* Responder::in_place(const RemoteRange& range) {
+  return reach() == Verdict::kDone ? in_burst(range, IBV_ACCESS_REMOTE_READ) : nullptr;
 }
 
 Verdict Responder::move_packet(const iovec& packet, const Region& region, Tail tail, bool reading) const {

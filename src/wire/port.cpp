@@ -3,7 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "roce/bytes.hpp"
 #include "roce/codec.hpp"
 #include "roce/greeting.hpp"
 #include "roce/icrc.hpp"
@@ -20,10 +22,32 @@ constexpr size_t kReceiveBudget = 256;  // packets, then others have their turn
 constexpr size_t kSmallestPacket = 12 + roce::kIcrcBytes;
 constexpr uint16_t kPkeyBits = 0x7fff;  // without the membership bit
 constexpr base::Qpn kMulticastQpn{0xffffff};
+constexpr std::byte kMigrated{0x40};     // in the BTH's second byte, IBA 9.2.3; packets have it set
+constexpr size_t kMostHeaderBytes = 64;  // of any packet
 
 base::Qpn destination_of(std::span<const std::byte> bytes) {
   const auto at = [&](size_t i) { return std::to_integer<uint32_t>(bytes[i]); };
   return {at(5) << 16 | at(6) << 8 | at(7)};
+}
+
+// An acknowledgement at the end of a run of requests belongs before them (adr/0015); behind other answers it
+// is where it belongs.
+bool answer_rides_last(const net::ReceivedRun& run) {
+  const auto opcode = [&](size_t index) {
+    const auto packet = run.packet_bytes(index);
+    return packet.empty() ? uint8_t{0} : std::to_integer<uint8_t>(packet[0]);
+  };
+  const size_t packets = run.packets();
+  if (packets < 2 || !roce::is_acknowledgement(opcode(packets - 1))) return false;
+  for (size_t i = 0; i + 1 < packets; ++i)
+    if (!roce::opcode_info(opcode(i)).request) return false;
+  return true;
+}
+
+// Neither the first nor the last of a message, and of no consequence but that its bytes have come.
+bool is_middle(const roce::Packet& packet) {
+  const auto& info = packet.info();
+  return info.payload && !info.first && !info.last && !packet.bth.ack_request;
 }
 
 }  // namespace
@@ -183,6 +207,66 @@ void Port::on_packet(const net::Received& received) {
   if (const Drop drop = take(received); drop != Drop::kNone) ++counters_.drops[static_cast<size_t>(drop)];
 }
 
+// Packets of a run behind one of them that differ from it in number and payload only.
+class Port::Followers final : public engine::MorePayloads {
+ public:
+  Followers(const net::ReceivedRun& run, size_t first) : run_(run), index_(first) {}
+
+  // Where the first one was good: who checks the others, and how.
+  void follow(roce::FlowIcrc& flow, roce::IdRule rule, const roce::Packet& first) {
+    flow_ = &flow;
+    rule_ = rule;
+    headers_ = first.info().header_bytes;
+  }
+  [[nodiscard]] size_t taken() const { return taken_; }
+
+  [[nodiscard]] size_t most() const override { return run_.packets() - index_ - 1; }
+  [[nodiscard]] std::span<const std::byte> next() override {
+    const auto before = run_.packet_bytes(index_);
+    if (most() == 0) return {};
+    const auto packet = run_.packet_bytes(index_ + 1);
+    if (packet.size() != before.size() || !follows(packet.data(), before.data()) ||
+        !flow_->fits(rule_, static_cast<unsigned>(index_ + 1), packet))
+      return {};
+    ++index_;
+    ++taken_;
+    return packet.subspan(headers_, packet.size() - headers_ - roce::kIcrcBytes);
+  }
+
+ private:
+  // The same headers but for the PSN, which is the next one. AckReq, before the PSN, is the same.
+  [[nodiscard]] bool follows(const std::byte* packet, const std::byte* before) const {
+    constexpr size_t kPsnAt = 8;
+    constexpr size_t kBehindPsn = 12;
+    const auto number = [](const std::byte* headers) { return roce::load_be<uint32_t>(headers + kPsnAt); };
+    const uint32_t last = number(before);
+    const uint32_t next = (last & ~base::Psn::kMask) | ((last + 1) & base::Psn::kMask);
+    return std::memcmp(packet, before, kPsnAt) == 0 && number(packet) == next &&
+           std::memcmp(packet + kBehindPsn, before + kBehindPsn, headers_ - kBehindPsn) == 0;
+  }
+
+  const net::ReceivedRun& run_;
+  size_t index_;
+  size_t taken_ = 0;
+  roce::FlowIcrc* flow_ = nullptr;
+  roce::IdRule rule_{};
+  size_t headers_ = 0;
+};
+
+void Port::on_run(const net::ReceivedRun& run) {
+  const size_t packets = run.packets();
+  const bool answer_first = answer_rides_last(run);
+  if (answer_first) on_packet(run.packet(packets - 1));
+  for (size_t i = 0; i + (answer_first ? 1 : 0) < packets; ++i) {
+    Followers followers(run, i);
+    ++counters_.packets;
+    if (const Drop drop = take(run.packet(i), &followers); drop != Drop::kNone)
+      ++counters_.drops[static_cast<size_t>(drop)];
+    counters_.packets += followers.taken();
+    i += followers.taken();
+  }
+}
+
 // A look at the socket costs more than a datagram by lane. While those come it is looked at now and then.
 bool Port::look_at_socket(size_t near) {
   constexpr unsigned kLately = 256;
@@ -221,7 +305,7 @@ void Port::take_near(const arena::DatagramHeader& header, std::span<const std::b
   if (drop != Drop::kNone) ++counters_.drops[static_cast<size_t>(drop)];
 }
 
-Drop Port::take(const net::Received& received) {
+Drop Port::take(const net::Received& received, Followers* followers) {
   if (received.bytes.size() < kSmallestPacket) return Drop::kRunt;
   const base::Qpn destination = destination_of(received.bytes);
   if (destination == kMulticastQpn) return take_multicast(received);
@@ -232,10 +316,10 @@ Drop Port::take(const net::Received& received) {
   if (destination == own_number()) return take_greeting(received);
   Connection* connection = connections_[destination.value & 0xffff];
   if (connection == nullptr) return Drop::kNoConnection;
-  return take_for(*connection, received);
+  return take_for(*connection, received, followers);
 }
 
-Drop Port::take_for(Connection& connection, const net::Received& received) {
+Drop Port::take_for(Connection& connection, const net::Received& received, Followers* followers) {
   const net::Route* route = connection.route();
   const auto comes_by = [&](const net::Route& way) {
     return received.from == way.to && received.to == way.from;
@@ -249,7 +333,8 @@ Drop Port::take_for(Connection& connection, const net::Received& received) {
   const bool verbena = route != nullptr ? connection.recognised() : acquaintances_.is_verbena(received.from);
   const auto rule = verbena ? roce::IdRule::kSegment : roce::IdRule::kAny;
   roce::Flow flow = received.flow();
-  if (!flows_.of(flow).fits(rule, received.segment, received.bytes)) {
+  roce::FlowIcrc& checks = flows_.of(flow);
+  if (!checks.fits(rule, received.segment, received.bytes)) {
     if (route == nullptr || received.from == route->to) return Drop::kBadIcrc;
     flow.source = route->to.bytes;
     const bool rewritten = roce::icrc_fits(flow, rule, received.segment, received.bytes);
@@ -267,6 +352,10 @@ Drop Port::take_for(Connection& connection, const net::Received& received) {
     dirty_.push_back(&connection);
   }
   const Drop drop = connection.on_packet(now_, *packet, received);
+  if (followers != nullptr && drop == Drop::kNone && followers->most() > 0 && is_middle(*packet)) {
+    followers->follow(checks, rule, *packet);
+    (void)connection.on_more(now_, *packet, *followers);
+  }
   // Whose datagram was good is worth knowing; who isn't heard of in any other way is not asked.
   if (route == nullptr && drop == Drop::kNone && !received.to.multicast())
     (void)knows({.from = received.to, .to = received.from, .interface = received.interface});
@@ -386,7 +475,7 @@ void Port::Sending::commit(const roce::Packet& packet) {
   const size_t payload = packet.payload.size();
   const size_t pad = -payload & 3;
   const size_t headers = roce::emit_headers(packet, static_cast<unsigned>(pad), space_);
-  if (!migrated_) space_[1] &= ~std::byte{0x40};  // BTH's MigReq, IBA 9.2.3; packets have it set
+  if (!migrated_) space_[1] &= ~kMigrated;
   std::ranges::fill(space_.subspan(headers + payload, pad), std::byte{0});
   const size_t bytes = headers + payload + pad + roce::kIcrcBytes;
   port_.transmitter_.commit(route_, bytes);
@@ -394,6 +483,25 @@ void Port::Sending::commit(const roce::Packet& packet) {
   if (const auto number = port_.pacing_.sent(route_, bytes, now_))
     port_.send_greeting({.from = port_.own_number(), .transaction = *number},
                         base::Qpn::make(packet.bth.destination.slot(), 0), route_);
+}
+
+size_t Port::Sending::run_room(uint8_t opcode, size_t payload_bytes) {
+  if (paced_) return 0;
+  return port_.transmitter_.room_for(
+      route_, roce::opcode_info(opcode).header_bytes + payload_bytes + roce::kIcrcBytes);
+}
+
+void Port::Sending::commit_run(const roce::Packet& first, std::span<const std::byte> memory,
+                               size_t payload_bytes) {
+  std::array<std::byte, kMostHeaderBytes> space;
+  const auto headers = std::span(space).first(roce::emit_headers(first, 0, space));
+  if (!migrated_) headers[1] &= ~kMigrated;
+  const verbs::AsAdapter as_adapter;
+  for (base::Psn psn = first.bth.psn; !memory.empty(); psn = psn + 1) {
+    roce::set_psn(headers, psn);
+    port_.transmitter_.append(route_, headers, memory.first(payload_bytes));
+    memory = memory.subspan(payload_bytes);
+  }
 }
 
 void Port::Sending::await_turn(Connection& connection) {

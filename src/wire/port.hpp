@@ -47,6 +47,12 @@ class Connection {
   // The peer has changed its path to one that we don't know.
   virtual void refuse_path() {}
   virtual Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) = 0;
+  // After a packet that on_packet() took, and that isn't the last of its message: others like it came with
+  // it. How many were taken.
+  virtual size_t on_more(base::Instant now, const roce::Packet& before, engine::MorePayloads& payloads) {
+    (void)now, (void)before, (void)payloads;
+    return 0;
+  }
   // Its peer turned out to be Verbena: segmented sends from now on.
   virtual void recognise() = 0;
   [[nodiscard]] virtual bool recognised() const = 0;
@@ -166,11 +172,23 @@ class Port final : public verbs::Wire, private net::Sink {
     void await_turn(Connection& connection);
     [[nodiscard]] std::span<std::byte> room(uint8_t opcode, size_t payload_bytes) override;
     void commit(const roce::Packet& packet) override;
+    [[nodiscard]] size_t run_room(uint8_t opcode, size_t payload_bytes) override;
+    void commit_run(const roce::Packet& first, std::span<const std::byte> memory,
+                    size_t payload_bytes) override;
     void flush() { port_.transmitter_.flush(); }
     [[nodiscard]] size_t waiting() const { return port_.transmitter_.waiting(); }
-    // Whether this was enough for one turn. A run that goes on isn't cut: two short ones cost twice as much.
-    [[nodiscard]] bool enough(unsigned sent) const {
-      return sent >= kBurst && (waiting() == 0 || sent >= 2 * kBurst);
+    // Has the engine send until it has no more, or has had its turn: true. A run that goes on isn't cut: two
+    // short ones cost twice as much.
+    template <typename Engine>
+    bool send_from(Engine& engine) {
+      const uint64_t before = port_.transmitter_.counters().packets;
+      const auto enough = [&] {
+        const uint64_t sent = port_.transmitter_.counters().packets - before;
+        return sent >= kBurst && (waiting() == 0 || sent >= 2 * kBurst);
+      };
+      while (!enough())
+        if (!engine.poll_transmit(now_, *this)) return false;
+      return true;
     }
     void turn_to(const net::Route& route) { route_ = route; }
 
@@ -216,6 +234,8 @@ class Port final : public verbs::Wire, private net::Sink {
     std::vector<net::GroupMembership> joins;  // one an interface
   };
   void on_packet(const net::Received& received) override;
+  void on_run(const net::ReceivedRun& run) override;
+  class Followers;
   void take_near(const arena::DatagramHeader& header, std::span<const std::byte> payload);
   [[nodiscard]] bool look_at_socket(size_t near);
   [[nodiscard]] size_t take_in(base::Instant now);
@@ -224,8 +244,9 @@ class Port final : public verbs::Wire, private net::Sink {
   bool conclude_failures();
   [[nodiscard]] base::Result<void> room_for(const net::Address& group) const;
   [[nodiscard]] Drop take_multicast(const net::Received& received);
-  [[nodiscard]] Drop take(const net::Received& received);
-  [[nodiscard]] Drop take_for(Connection& connection, const net::Received& received);
+  [[nodiscard]] Drop take(const net::Received& received, Followers* followers = nullptr);
+  [[nodiscard]] Drop take_for(Connection& connection, const net::Received& received,
+                              Followers* followers = nullptr);
   [[nodiscard]] Drop take_greeting(const net::Received& received);
   [[nodiscard]] Drop answer_greeting(const roce::Greeting& greeting, const net::Received& received);
   [[nodiscard]] Drop take_pace(uint64_t number);

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "verbs/access_burst.hpp"
@@ -131,6 +132,10 @@ bool QueueRequests::gather(uint32_t number, uint64_t offset, std::span<std::byte
          verbs::gather_own(into.data(), part.span(), part.end);
 }
 
+const std::byte* QueueRequests::in_place(uint32_t number, uint64_t offset, size_t length) {
+  return in_burst(locked_->request(first_ + number), offset, length, verbs::Access::kRead);
+}
+
 bool QueueRequests::scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
                             engine::Tail tail) {
   const SendRequest& request = locked_->request(first_ + number);
@@ -144,6 +149,13 @@ bool QueueRequests::scatter(uint32_t number, uint64_t offset, std::span<const st
          verbs::slice_request(process_.arena(), domain_, request, offset, from.size(), IBV_ACCESS_LOCAL_WRITE,
                               part) == Verdict::kDone &&
          verbs::scatter_own(part.span(), from.data(), from.size(), tail, part.end);
+}
+
+size_t QueueRequests::scatter_more(uint32_t number, uint64_t offset, size_t each, size_t most,
+                                   engine::MorePayloads& payloads) {
+  most = std::min(most, payloads.most());
+  auto* memory = in_burst(locked_->request(first_ + number), offset, most * each, verbs::Access::kWrite);
+  return memory == nullptr ? 0 : verbs::copy_payloads(memory, each, most, payloads);
 }
 
 void QueueRequests::ended(uint32_t, RequestStatus status) {

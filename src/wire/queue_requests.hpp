@@ -41,6 +41,9 @@ class QueueRequests final : public engine::RequesterHost {
   [[nodiscard]] bool gather(uint32_t number, uint64_t offset, std::span<std::byte> into) override;
   [[nodiscard]] bool scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
                              engine::Tail tail) override;
+  [[nodiscard]] size_t scatter_more(uint32_t number, uint64_t offset, size_t each, size_t most,
+                                    engine::MorePayloads& payloads) override;
+  [[nodiscard]] const std::byte* in_place(uint32_t number, uint64_t offset, size_t length) override;
   void ended(uint32_t number, engine::RequestStatus status) override;
   void set_other_path(std::function<bool()> other_path) { other_path_ = std::move(other_path); }
   [[nodiscard]] bool other_path() override { return other_path_ && other_path_(); }

@@ -110,9 +110,8 @@ void RcConnection::push() {
 void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   if (!requester_ || stopped_) return;
   requester_->set_whole_replays(!recognised());
-  unsigned sent = 0;
-  while (!sending.enough(sent) && requester_->poll_transmit(now, sending)) ++sent;
-  port_->schedule(*this, sending.enough(sent) ? now : requester_->next_deadline(), now);
+  const bool more = sending.send_from(*requester_);
+  port_->schedule(*this, more ? now : requester_->next_deadline(), now);
   port_->account(requester_->counters(), told_);
   tell_under_way(requester_->under_way());
 }
@@ -135,6 +134,17 @@ Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet, cons
   return drop_of(reason);
 }
 
+size_t RcConnection::on_more(base::Instant now, const roce::Packet& before, engine::MorePayloads& payloads) {
+  if (before.info().request) return responder_.on_more(before, payloads);
+  const auto queue = requests_.queue();
+  size_t taken = 0;
+  if (queue)
+    port_->conclude_later(queue->answered([&] {
+      if (requester_ && !stopped_) taken = requester_->on_more(now, before, payloads);
+    }));
+  return taken;
+}
+
 void RcConnection::go_on(base::Instant now) {
   if (!responder_.only_acknowledges() || !port_->put_off(*this)) send_answers(now);
   if (const auto queue = requests_.queue())
@@ -153,8 +163,7 @@ void RcConnection::send_answers(base::Instant now) {
 }
 
 void RcConnection::send_answers(base::Instant now, Port::Sending& sending) {
-  unsigned sent = 0;
-  while (!sending.enough(sent) && responder_.poll_transmit(now, sending)) ++sent;
+  (void)sending.send_from(responder_);
   if (responder_.has_answers()) port_->schedule(*this, now, now);
 }
 

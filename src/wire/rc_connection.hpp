@@ -33,6 +33,7 @@ class RcConnection final : public ConnectedPath {
 
   // The port's side.
   Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) override;
+  size_t on_more(base::Instant now, const roce::Packet& before, engine::MorePayloads& payloads) override;
   void go_on(base::Instant now) override;
   void acknowledge(base::Instant now) override { send_answers(now); }
 

@@ -30,9 +30,9 @@ roce::Flow flow_of(Way way) {
 }
 }  // namespace
 
-void seal(std::vector<std::byte>& bytes, Way way) {
+void seal(std::vector<std::byte>& bytes, Way way, uint16_t id) {
   // What a foreign host chooses: we can't see it.
-  roce::append_icrc(flow_of(way), way == Way::kForeign ? 0xbeef : 0, bytes);
+  roce::append_icrc(flow_of(way), way == Way::kForeign ? 0xbeef : id, bytes);
 }
 
 std::vector<std::byte> bytes_of(const roce::Packet& packet, Way way) {
@@ -45,10 +45,12 @@ std::vector<std::byte> bytes_of(const roce::Packet& packet, Way way) {
 size_t RigLink::receive(net::Sink& sink, size_t) {
   size_t handed = 0;
   for (; !waiting.empty(); waiting.pop_front(), ++handed) sink.on_packet(waiting.front());
+  for (; !runs.empty(); runs.pop_front(), ++handed) sink.on_run(runs.front());
   return handed;
 }
 
-RigConnection::RigConnection(Service service, Way way) : service_(service), route_(route_of(way)) {
+RigConnection::RigConnection(Service service, Way way, size_t region_bytes)
+    : actions(kKey, kAddress, region_bytes), service_(service), route_(route_of(way)) {
   switch (service) {
     case Service::kRc:
       responder.emplace(
@@ -73,11 +75,18 @@ RigConnection::RigConnection(Service service, Way way) : service_(service), rout
 }
 
 Drop RigConnection::on_packet(base::Instant now, const roce::Packet& packet, const net::Received&) {
+  order.push_back(packet.bth.operation);
   if (packet.bth.service != service_) return Drop::kBadService;
   if (uc) return wire::drop_of(uc->on_packet(now, packet));
   if (ud) return wire::drop_of(ud->on_packet(now, packet));
   return wire::drop_of(packet.info().request ? responder->on_packet(now, packet)
                                              : requester->on_packet(now, packet));
+}
+
+size_t RigConnection::on_more(base::Instant now, const roce::Packet& before, engine::MorePayloads& payloads) {
+  if (!responder) return 0;
+  return before.info().request ? responder->on_more(before, payloads)
+                               : requester->on_more(now, before, payloads);
 }
 
 void RigConnection::go_on(base::Instant now) {
@@ -104,7 +113,8 @@ std::string RigConnection::state() const {
   return all;
 }
 
-PortRig::PortRig(Service service, Way way) : connection(service, way), way_(way) {
+PortRig::PortRig(Service service, Way way, size_t region_bytes)
+    : connection(service, way, region_bytes), way_(way) {
   auto link = std::make_unique<RigLink>();
   link_ = link.get();
   port_ = std::make_unique<wire::Port>(std::move(link), kSlot, wire::Port::Environment{.wake = [] {}});
@@ -120,6 +130,17 @@ Drop PortRig::receive(const std::vector<std::byte>& bytes, unsigned segment) {
   auto packet = received(bytes);
   packet.segment = segment;
   return receive(packet);
+}
+
+void PortRig::receive_together(std::span<const std::vector<std::byte>> packets, bool merged) {
+  std::vector<std::byte> all;
+  for (const auto& packet : packets) all.insert(all.end(), packet.begin(), packet.end());
+  const net::ReceivedRun run{.about = received({}), .segment_bytes = packets.front().size(), .bytes = all};
+  if (merged)
+    link_->runs.push_back(run);
+  else
+    for (size_t i = 0; i < run.packets(); ++i) link_->waiting.push_back(run.packet(i));
+  (void)port_->drive(now, verbs::Wire::Driver::kHelper);
 }
 
 Drop PortRig::receive(net::Received packet) {

@@ -34,7 +34,7 @@ enum class Way : uint8_t { kRecognised, kIpv6, kForeign };
 // BTH to ICRC, as the peer sends it.
 [[nodiscard]] std::vector<std::byte> bytes_of(const roce::Packet& packet, Way way);
 // Makes the ICRC right again after a change.
-void seal(std::vector<std::byte>& bytes, Way way);
+void seal(std::vector<std::byte>& bytes, Way way, uint16_t id = 0);
 
 class RigLink final : public net::Link {
  public:
@@ -44,11 +44,12 @@ class RigLink final : public net::Link {
   int fd() const override { return -1; }
 
   std::deque<net::Received> waiting;  // the bytes are the test's
+  std::deque<net::ReceivedRun> runs;  // come after them
 };
 
 class RigConnection final : public wire::Connection {
  public:
-  RigConnection(roce::Service service, Way way);
+  RigConnection(roce::Service service, Way way, size_t region_bytes);
 
   [[nodiscard]] base::Qpn own() const override { return kOwn; }
   [[nodiscard]] const net::Route* route() const override { return &route_; }
@@ -56,17 +57,19 @@ class RigConnection final : public wire::Connection {
   [[nodiscard]] bool recognised() const override { return route_.recognised; }
   void go_on(base::Instant now) override;
   wire::Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) override;
+  size_t on_more(base::Instant now, const roce::Packet& before, engine::MorePayloads& payloads) override;
 
   // Everything that a packet may change.
   [[nodiscard]] std::string state() const;
 
-  ModelActions actions{kKey, kAddress, kRegionBytes};
+  ModelActions actions;
   ModelHost host;
   std::optional<engine::RcRequester> requester;
   std::optional<engine::RcResponder> responder;
   std::optional<engine::UcResponder> uc;
   std::optional<engine::UdResponder> ud;
-  KeepingSink requests;  // what was sent
+  std::vector<roce::Operation> order;  // of packets as they were handed over, but for those that followed one
+  KeepingSink requests;                // what was sent
   KeepingSink answers;
 
  private:
@@ -76,7 +79,7 @@ class RigConnection final : public wire::Connection {
 
 class PortRig {
  public:
-  PortRig(roce::Service service, Way way);
+  PortRig(roce::Service service, Way way, size_t region_bytes = kRegionBytes);
   ~PortRig() { port_->remove(connection); }
 
   // Hands it to the port; why it was of no use, as the port's counters tell it (kNone: it was).
@@ -84,6 +87,9 @@ class PortRig {
   // As it comes from somewhere else, or to another address of ours.
   wire::Drop receive(net::Received received);
   [[nodiscard]] net::Received received(const std::vector<std::byte>& bytes) const;
+  // Packets of one size that come together: merged, or one by one.
+  void receive_together(std::span<const std::vector<std::byte>> packets, bool merged);
+  [[nodiscard]] const wire::Port::Counters& counters() const { return port_->counters(); }
 
   RigConnection connection;
   base::Instant now{1'000'000'000};

@@ -62,6 +62,24 @@ Verdict ModelActions::read(const engine::RemoteRange& range, std::span<const iov
   return Verdict::kDone;
 }
 
+size_t ModelActions::write_more(const engine::RemoteRange& range, size_t each,
+                                engine::MorePayloads& payloads) {
+  if (check(range, engine::RemoteUse::kWrite) != Verdict::kDone) return 0;
+  size_t count = 0;
+  for (; (count + 1) * each <= range.length; ++count) {
+    const auto payload = payloads.next();
+    if (payload.empty()) break;
+    CHECK(payload.size() == each);
+    std::memcpy(memory_.data() + (range.address - address_) + count * each, payload.data(), each);
+  }
+  return count;
+}
+
+const std::byte* ModelActions::in_place(const engine::RemoteRange& range) {
+  if (check(range, engine::RemoteUse::kRead) != Verdict::kDone) return nullptr;
+  return memory_.data() + (range.address - address_);
+}
+
 Verdict ModelActions::atomic(const engine::AtomicRequest& request, uint64_t& before) {
   if (auto verdict = check({request.key, request.address, 8}, engine::RemoteUse::kAtomic);
       verdict != Verdict::kDone)
@@ -101,6 +119,18 @@ Verdict ModelActions::place(uint64_t offset, std::span<const iovec> from, engine
   return Verdict::kDone;
 }
 
+size_t ModelActions::place_more(uint64_t offset, size_t each, engine::MorePayloads& payloads) {
+  if (busy()) return 0;
+  size_t count = 0;
+  for (; offset + each <= receive_bytes_; ++count, offset += each) {
+    const auto payload = payloads.next();
+    if (payload.empty()) break;
+    CHECK(payload.size() == each && offset == receiving_.size());
+    receiving_.insert(receiving_.end(), payload.begin(), payload.end());
+  }
+  return count;
+}
+
 Verdict ModelActions::finish_receive(const engine::Arrival& arrival) {
   CHECK(receives_ > 0 && begun_ == aimed_);
   if (arrival.kind == engine::Arrival::Kind::kSend) CHECK(arrival.length == receiving_.size());
@@ -137,6 +167,23 @@ bool ModelHost::scatter(uint32_t number, uint64_t offset, std::span<const std::b
   if (number == unwritable_) return false;
   scattered_.push_back({number, offset, {from.begin(), from.end()}});
   return true;
+}
+
+size_t ModelHost::scatter_more(uint32_t number, uint64_t offset, size_t each, size_t most,
+                               engine::MorePayloads& payloads) {
+  if (number == unwritable_) return 0;
+  size_t count = 0;
+  for (; count < most; ++count) {
+    const auto payload = payloads.next();
+    if (payload.empty()) break;
+    CHECK(payload.size() == each && scatter(number, offset + count * each, payload, engine::Tail::kAnyOrder));
+  }
+  return count;
+}
+
+const std::byte* ModelHost::in_place(uint32_t number, uint64_t offset, size_t length) {
+  lent_.resize(length);
+  return gather(number, offset, lent_) ? lent_.data() : nullptr;
 }
 
 std::span<std::byte> KeepingSink::room(uint8_t opcode, size_t payload_bytes) {

@@ -47,9 +47,12 @@ class ModelActions final : public engine::ResponderActions, public engine::Datag
                         engine::Tail tail) override;
   engine::Verdict read(const engine::RemoteRange& range, std::span<const iovec> into,
                        engine::Tail tail) override;
+  size_t write_more(const engine::RemoteRange& range, size_t each, engine::MorePayloads& payloads) override;
+  const std::byte* in_place(const engine::RemoteRange& range) override;
   engine::Verdict atomic(const engine::AtomicRequest& request, uint64_t& before) override;
   engine::Verdict begin_receive(const engine::Arrival& arrival) override;
   engine::Verdict place(uint64_t offset, std::span<const iovec> from, engine::Tail tail) override;
+  size_t place_more(uint64_t offset, size_t each, engine::MorePayloads& payloads) override;
   engine::Verdict finish_receive(const engine::Arrival& arrival) override;
   // Of both interfaces: a datagram's GRH is left out.
   engine::Verdict deliver(const engine::Arrival& arrival, std::span<const iovec> from) override;
@@ -97,6 +100,9 @@ class ModelHost final : public engine::RequesterHost {
 
   bool gather(uint32_t number, uint64_t offset, std::span<std::byte> into) override;
   bool scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from, engine::Tail tail) override;
+  size_t scatter_more(uint32_t number, uint64_t offset, size_t each, size_t most,
+                      engine::MorePayloads& payloads) override;
+  const std::byte* in_place(uint32_t number, uint64_t offset, size_t length) override;
   void ended(uint32_t number, engine::RequestStatus status) override { ends_.push_back({number, status}); }
 
  private:
@@ -105,6 +111,7 @@ class ModelHost final : public engine::RequesterHost {
   uint32_t unwritable_ = UINT32_MAX;
   std::vector<End> ends_;
   std::vector<Scattered> scattered_;
+  std::vector<std::byte> lent_;  // what in_place() gave last
 };
 
 // A packet that keeps its payload.
@@ -125,8 +132,10 @@ class KeepingSink final : public engine::PacketSink {
   bool ready() override { return sent.size() < most; }
   std::span<std::byte> room(uint8_t opcode, size_t payload_bytes) override;
   void commit(const roce::Packet& packet) override;
+  size_t run_room(uint8_t, size_t) override { return run; }
 
   size_t most = SIZE_MAX;
+  size_t run = 0;  // packets that are taken together
   std::vector<KeptPacket> sent;
 
  private:

@@ -46,6 +46,14 @@ class Transmit : public testing::Test {
     transmit(transmitter_, route, given_.back());
   }
 
+  // The same, with a payload that lies elsewhere.
+  void give_in_parts(const Route& route, size_t bytes) {
+    given_.push_back(packet_of(route.slot.value, static_cast<uint32_t>(given_.size()), bytes));
+    const auto transport = std::span<const std::byte>(given_.back()).first(bytes - roce::kIcrcBytes);
+    const size_t headers = std::min<size_t>(transport.size(), 12 + 4 * (given_.size() % 5));
+    transmitter_.append(route, transport.first(headers), transport.subspan(headers));
+  }
+
   // All that was given came out in order, its ICRC made with its place in its run as ID.
   void expect_all_out() {
     transmitter_.flush();
@@ -141,6 +149,34 @@ TEST_F(Transmit, MixedSizesAndSlotsComeOutInOrder) {
     const size_t bytes = random() % 3 == 0 ? 16 + 4 * (random() % 2'000) : 1'040;
     give(loopback4(random() % 8 == 0 ? 2 : 1, random() % 10 != 0), bytes);
   }
+  expect_all_out();
+}
+
+TEST_F(Transmit, WhatLiesElsewhereComesOutAmongTheRest) {
+  std::mt19937 random(8);
+  for (int i = 0; i < 3'000; ++i) {
+    const size_t bytes = random() % 6 == 0 ? 16 + 4 * (random() % 2'000) : 1'040;
+    const Route route = loopback4(random() % 16 == 0 ? 2 : 1, random() % 10 != 0);
+    if (random() % 2 == 0)
+      give(route, bytes);
+    else
+      give_in_parts(route, bytes);
+  }
+  expect_all_out();
+}
+
+TEST_F(Transmit, SaysHowManyGoTogether) {
+  constexpr size_t kBytes = 1'040;
+  EXPECT_EQ(transmitter_.room_for(loopback4(1), kBytes), kMaxRunBytes / kBytes);
+  EXPECT_EQ(transmitter_.room_for(loopback4(1), 64), kMaxRunPackets);
+  give(loopback4(1), kBytes);
+  EXPECT_EQ(transmitter_.room_for(loopback4(1), kBytes), kMaxRunBytes / kBytes - 1);
+  EXPECT_EQ(transmitter_.room_for(loopback4(2), kBytes), kMaxRunBytes / kBytes);
+  for (size_t room = transmitter_.room_for(loopback4(1), kBytes); room > 0; --room) {
+    EXPECT_EQ(link_.runs.size(), 0u);
+    give_in_parts(loopback4(1), kBytes);
+  }
+  EXPECT_EQ((Counts{kMaxRunBytes / kBytes}), link_.packet_counts());
   expect_all_out();
 }
 

@@ -102,39 +102,6 @@ TEST_P(Families, TheLargestRunPasses) {
   for (size_t i = 0; i < 65; ++i) EXPECT_TRUE(keeper.icrc_fits(i));
 }
 
-// It rides behind what the program sent after it, and belongs before that.
-TEST_P(Families, AnAcknowledgementAtTheEndOfARunIsHandedOverFirst) {
-  Transmitter transmitter(*one_);
-  transmit(transmitter, to(2), packet_of(2, 0, 300));
-  transmit(transmitter, to(2), packet_of(2, 1, 300));
-  Bytes acknowledgement = packet_of(2, 2, 20);
-  acknowledgement[0] = std::byte{roce::opcode_of(roce::Service::kRc, roce::Operation::kAcknowledge)};
-  transmit(transmitter, to(2), acknowledgement);
-  Keeper keeper;
-  ASSERT_TRUE(keeper.take(*two_, 3));
-  EXPECT_EQ(1u, two_->received().merged);
-  const unsigned places[] = {2, 0, 1};
-  for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(places[i], keeper.kept[i].about.segment);
-    EXPECT_TRUE(keeper.icrc_fits(i)) << i;
-  }
-}
-
-// Behind another answer it is in its place: before a READ's it would say that one is lost.
-TEST_P(Families, AnAcknowledgementBehindAnotherAnswerStaysThere) {
-  Transmitter transmitter(*one_);
-  Bytes answer = packet_of(2, 0, 300);
-  answer[0] = std::byte{roce::opcode_of(roce::Service::kRc, roce::Operation::kReadResponseOnly)};
-  transmit(transmitter, to(2), answer);
-  Bytes acknowledgement = packet_of(2, 1, 20);
-  acknowledgement[0] = std::byte{roce::opcode_of(roce::Service::kRc, roce::Operation::kAcknowledge)};
-  transmit(transmitter, to(2), acknowledgement);
-  Keeper keeper;
-  ASSERT_TRUE(keeper.take(*two_, 2));
-  EXPECT_EQ(1u, two_->received().merged);
-  for (unsigned i = 0; i < 2; ++i) EXPECT_EQ(i, keeper.kept[i].about.segment);
-}
-
 TEST_P(Families, ForeignPeersGetPlainDatagrams) {
   Transmitter transmitter(*one_);
   for (uint32_t i = 0; i < 20; ++i) transmit(transmitter, to(2, false), packet_of(2, i, 300));

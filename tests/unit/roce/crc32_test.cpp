@@ -20,7 +20,8 @@ using Random = std::mt19937;
 struct Kind {
   const char* name;
   uint32_t (*crc32)(uint32_t crc, std::span<const std::byte> bytes);
-  uint32_t (*crc32_copying)(uint32_t crc, std::byte* to, std::span<const std::byte> from);
+  uint32_t (*crc32_copying)(uint32_t crc, std::span<const std::byte> head, std::byte* to,
+                            std::span<const std::byte> from);
 };
 
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
@@ -91,11 +92,27 @@ TEST_P(Crc32, CopiesExactly) {
     const size_t begin = kMargin + random() % 64;
     const auto around = std::span(to).subspan(begin - kMargin, length + 2 * kMargin);
     std::ranges::fill(around, kGuard);
-    ASSERT_EQ(expected_of(seed, part), GetParam().crc32_copying(seed, &to[begin], part)) << length;
+    ASSERT_EQ(expected_of(seed, part), GetParam().crc32_copying(seed, {}, &to[begin], part)) << length;
     ASSERT_TRUE(std::ranges::equal(part, std::span(to).subspan(begin, length))) << length;
     ASSERT_EQ(kMargin, std::ranges::count(around.first(kMargin), kGuard)) << length;
     ASSERT_EQ(kMargin, std::ranges::count(around.last(kMargin), kGuard)) << length;
   }
+}
+
+TEST_P(Crc32, CopiesBehindAHead) {
+  Random random(6);
+  for (size_t head_bytes = 0; head_bytes <= 130; ++head_bytes)
+    for (const size_t length : {0, 4, 60, 64, 128, 256, 1'024, 1'028, 2'048, 4'096}) {
+      auto whole = random_bytes(random, head_bytes + length);
+      const auto payload = std::span(whole).subspan(head_bytes);
+      const std::vector<std::byte> from(payload.begin(), payload.end());
+      const uint32_t expected = expected_of(11, whole);
+      std::ranges::fill(payload, std::byte{0});
+      ASSERT_EQ(expected,
+                GetParam().crc32_copying(11, std::span(whole).first(head_bytes), payload.data(), from))
+          << head_bytes << " and " << length;
+      ASSERT_TRUE(std::ranges::equal(from, payload));
+    }
 }
 
 // A page between two that can't be touched.
@@ -126,8 +143,8 @@ TEST_P(Crc32, TouchesNothingBesideItsBytes) {
     const auto last = from.page().last(length);
     ASSERT_EQ(expected_of(9, first), GetParam().crc32(9, first)) << length;
     ASSERT_EQ(expected_of(9, last), GetParam().crc32(9, last)) << length;
-    ASSERT_EQ(expected_of(9, first), GetParam().crc32_copying(9, to.page().last(length).data(), first));
-    ASSERT_EQ(expected_of(9, last), GetParam().crc32_copying(9, to.page().data(), last));
+    ASSERT_EQ(expected_of(9, first), GetParam().crc32_copying(9, {}, to.page().last(length).data(), first));
+    ASSERT_EQ(expected_of(9, last), GetParam().crc32_copying(9, {}, to.page().data(), last));
   }
 }
 
@@ -148,7 +165,7 @@ TEST_P(Crc32, IsOfWhatWasStoredThoughTheSourceChanges) {
   });
   bool right = true;
   for (int round = 0; right && (round < 5'000 || changes < 100); ++round) {
-    const uint32_t crc = GetParam().crc32_copying(0, to.data(), from);
+    const uint32_t crc = GetParam().crc32_copying(0, {}, to.data(), from);
     right = crc == expected_of(0, to);
   }
   stop = true;
