@@ -41,6 +41,8 @@ class RcRequester {
   // Nothing waits and nothing is under way.
   [[nodiscard]] bool idle() const { return head_ == tail_; }
   [[nodiscard]] bool failed() const { return failed_; }
+  // Some packet waits until it may be sent.
+  [[nodiscard]] bool has_unsent() const { return !failed_ && cursor_ != tail_; }
   // Not when full(). Sends nothing yet.
   void post(const Request& request);
   // Sends one packet, if one may be sent now. False: none.
