@@ -93,6 +93,7 @@ class RcRequester {
   [[nodiscard]] bool worth_asking(bool last) const;
   [[nodiscard]] roce::Packet packet_for(const Request& request) const;
   bool send_piece(base::Instant now, Flight& flight, PacketSink& sink);
+  bool ask_again(base::Instant now, const Flight& unreadable, PacketSink& sink);
   bool send_fetch(base::Instant now, Flight& flight, PacketSink& sink);
   void sent(base::Instant now, base::Psn psn, uint32_t packets, bool asks);
 
