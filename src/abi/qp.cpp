@@ -54,6 +54,11 @@ base::Result<void> check(const ibv_qp_init_attr_ex& attr) {
   }
   if (attr.srq != nullptr && attr.pd != nullptr && !same_context(attr.srq->context, attr.pd->context))
     return base::fail(EINVAL, "the shared receive queue is of another context than the protection domain");
+  // What comes for it names it by its number, in a header that only XRC has.
+  if (attr.qp_type != IBV_QPT_XRC_SEND && attr.srq != nullptr && Srq::from(attr.srq).xrcd != nullptr)
+    return base::fail(EINVAL,
+                      "the shared receive queue is one of an XRC domain, which only XRC queue pairs reach; "
+                      "create another one with ibv_create_srq");
   for (const ibv_cq* cq : {attr.send_cq, attr.qp_type == IBV_QPT_XRC_SEND ? nullptr : attr.recv_cq})
     if (cq != nullptr && attr.pd != nullptr && !same_context(cq->context, attr.pd->context))
       return base::fail(EINVAL, "a completion queue is of another context than the protection domain");

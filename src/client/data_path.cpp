@@ -18,15 +18,6 @@
 namespace verbena::client {
 namespace {
 
-// While the program polls it does everything itself; so long after its last poll the helper steps in.
-constexpr base::Duration kAfterLastPoll = std::chrono::microseconds(200);
-// The same where packets lie in the socket though the program polls.
-constexpr base::Duration kDoubt = std::chrono::microseconds(20);
-// A helper that stands by takes this part of a processor at most, for the program may poll on the same one.
-// It takes less where it can, but where a wake costs much (a machine that is emulated, or busy) it looks less
-// often.
-constexpr int kShare = 16;
-constexpr base::Duration kLongestPause = base::milliseconds(4);
 // Letters come in bursts: a helper that has read one stays awake for the next.
 constexpr base::Duration kReadingOn = std::chrono::microseconds(50);
 
@@ -226,22 +217,12 @@ void DataPath::read_letters(bool alone) {
 
 base::Instant DataPath::help(base::Instant now) {
   exchange_->self().set_helper_sleeps(false);
-  const uint64_t polls = process_.polls();
-  // One long poll or post may take a while by itself.
-  if (std::exchange(polls_seen_, polls) != polls || (process_.wire_active() && port_->busy()))
-    polled_at_ = now;
-  const bool alone = alone_ = now - polled_at_ >= pause_;
+  const bool alone = attendance_.look(now, process_.polls(), process_.wire_active() && port_->busy());
   if (exchange_->has_letters()) read_letters(alone);
   look_at_bells();
-  if (!alone) return pause(process_.wire_active() ? stand_by(now) : kAfterLastPoll);
+  if (!alone) return pause(process_.wire_active() ? stand_by(now) : Attendance::kAfterLastPoll);
 
-  pause_ = kAfterLastPoll;
-  used_ = {};  // what we do alone is no part of it
-  const bool worked = work_on();
-  if (std::exchange(suspects_, false) && worked) {
-    watches_ = true;
-    in_vain_ = trust_ = 0;
-  }
+  attendance_.worked_alone(work_on());
   const base::Instant next = std::min(process_.pending().run_all(now), wire_due());
   // Asleep from here on: who leaves something must wake us. What was left just before is seen here.
   exchange_->self().set_helper_sleeps(true);
@@ -257,74 +238,47 @@ base::Instant DataPath::help(base::Instant now) {
 bool DataPath::work_on() {
   constexpr base::Duration kLookingOn = std::chrono::microseconds(30);
   constexpr base::Duration kMost = base::milliseconds(1);  // letters, bells and the agent wait meanwhile
-  constexpr base::Duration kShared = std::chrono::microseconds(100);
-  constexpr unsigned kForAWhile = 256;
   if (!process_.work(verbs::Wire::Driver::kHelper)) return false;
-  if (!process_.wire_active()) return true;
-  if (sharing_ > 0) {
-    --sharing_;
-    return true;
-  }
+  if (!process_.wire_active() || !attendance_.may_look_on()) return true;
   const base::Instant begun = base::now();
   base::Instant last = begun;
   for (base::Instant now = begun; now - last < kLookingOn && now - begun < kMost; now = base::now()) {
-    if (process_.polls() != polls_seen_ || exchange_->has_letters()) break;
+    if (attendance_.polled_since(process_.polls()) || exchange_->has_letters()) break;
     if (process_.work(verbs::Wire::Driver::kHelper)) {
       last = now;
       continue;
     }
     now = base::now();
     ::sched_yield();
-    // Another thread had the core, perhaps the very one that waits for us: asleep we get it back sooner, when
-    // something comes, than in a queue behind it.
-    if (base::now() - now > kShared) {
-      sharing_ = kForAWhile;
-      break;
-    }
+    if (attendance_.yielded(base::now() - now)) break;
   }
   return true;
 }
 
-// Counted from the end of a look: else one that takes long is followed by the next at once. Only looks that
-// follow each other without any work tell what standing by costs.
+// Counted from the end of a look: else one that takes long is followed by the next at once.
 base::Instant DataPath::pause(base::Duration least) {
-  pause_ = least;
-  if (watches_ || suspects_) {
-    used_ = {};
-    return base::now() + pause_;
-  }
   timespec used{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  const base::Duration total = std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
-  const base::Duration before = std::exchange(used_, total);
-  if (before != base::Duration{})  // of the wake as well
-    pause_ = std::max(least, std::min(kShare * (total - before), kLongestPause));
-  return base::now() + pause_;
+  if (attendance_.weighs_time()) ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  const base::Duration pause =
+      attendance_.pause(least, std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec));
+  return base::now() + pause;
 }
 
-// The program polls, and so sees to its own timers. Tells how long it may do so without us.
+// Tells how long the program may poll without us.
 base::Duration DataPath::stand_by(base::Instant now) {
-  constexpr unsigned kPatience = 8;
-  constexpr unsigned kMostTrust = 63;
   port_->promise({});
-  if (watches_) {
-    // Whoever polls takes what has come, even if it is about to wait for this very core.
-    const base::Duration quiet = port_->busy() ? base::Duration{} : now - port_->driven_at();
-    if (quiet < kDoubt) {
-      watches_ = ++in_vain_ < kPatience;
-      return kDoubt - quiet;
-    }
-    if (port_->drive(now, verbs::Wire::Driver::kHelper)) in_vain_ = 0;
-    alone_ = true;  // for watch()
-    return kAfterLastPoll;
+  const auto [step, rest] = attendance_.stand_by(now, port_->busy(), port_->driven_at());
+  switch (step) {
+    case Attendance::Step::kRest:
+      break;
+    case Attendance::Step::kDrive:
+      attendance_.drove(port_->drive(now, verbs::Wire::Driver::kHelper));
+      break;
+    case Attendance::Step::kLookAtSocket:
+      pollfd socket{port_->fd(), POLLIN, 0};
+      return attendance_.saw_packets(::poll(&socket, 1, 0) > 0);
   }
-  // It polled on after the last doubt: that one was unfounded, and the next comes later.
-  if (std::exchange(suspects_, false)) trust_ = std::min(trust_ * 2 + 1, kMostTrust);
-  if (trust_ > 0 && trusted_++ < trust_) return kAfterLastPoll;
-  trusted_ = 0;
-  pollfd socket{port_->fd(), POLLIN, 0};
-  suspects_ = ::poll(&socket, 1, 0) > 0;
-  return suspects_ ? kDoubt : kAfterLastPoll;
+  return rest;
 }
 
 // Whoever schedules something earlier than what we answer wakes us.
@@ -344,7 +298,7 @@ void DataPath::watch(std::vector<pollfd>& into) {
       watched_.push_back(std::move(neighbour));
     }
   // While somebody polls, that one looks at the socket; help() comes back in a moment to see.
-  if (process_.wire_active() && alone_) into.push_back({port_->fd(), POLLIN, 0});
+  if (process_.wire_active() && attendance_.alone()) into.push_back({port_->fd(), POLLIN, 0});
   const std::unique_lock lock(xrc_mutex_, std::try_to_lock);
   if (lock && xrc_)
     if (const int keeper = xrc_->fd(); keeper >= 0) into.push_back({keeper, POLLIN, 0});

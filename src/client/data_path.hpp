@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/attendance.hpp"
 #include "client/devices.hpp"
 #include "client/helper_work.hpp"
 #include "client/xrc_link.hpp"
@@ -76,19 +77,7 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   std::shared_ptr<XrcLink> xrc_;
   // The helper thread's own.
   std::vector<std::shared_ptr<local::Neighbour>> watched_;
-  uint64_t polls_seen_ = 0;
-  base::Instant polled_at_{};      // when they were last seen to have changed
-  base::Duration pause_{200'000};  // without a poll in so long we are alone
-  base::Duration used_{};          // the processor's time of this thread at the last pause; 0: there was none
-  bool alone_ = true;              // nobody else polls
-  // A program that polls now and then but waits for a peer's WRITE in memory needs us in between: then we
-  // watch the socket though it polls, as long as it isn't there when something comes.
-  bool suspects_ = false;  // packets lay in the socket though it had polled
-  bool watches_ = false;
-  unsigned in_vain_ = 0;  // times in a row that the program was there itself
-  unsigned trust_ = 0;    // rounds until the next doubt whether the program polls on
-  unsigned sharing_ = 0;  // times that we do not look on, for another thread wants our core
-  unsigned trusted_ = 0;  // of them passed
+  Attendance attendance_;
 };
 
 // What an address handle of that device holds. EINVAL: it names no port or GID of it.

@@ -160,7 +160,7 @@ bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
     // What was posted before it still ends as it should.
     flight.unreadable = true;
     end_unreadable();
-    return false;
+    return !failed_ && ask_again(now, flight, sink);
   }
   packet.bth.psn = flight.first + index;
   packet.bth.solicited = last && request.solicited;
@@ -172,6 +172,16 @@ bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
   sink.commit(packet);
   sent(now, packet.bth.psn, 1, packet.bth.ack_request);
   return true;
+}
+
+// What was sent before a request that can't be read has left the asking to it: so the last packet goes once
+// more, and asks. To the responder it is a duplicate, which it acknowledges at once.
+bool RcRequester::ask_again(Instant now, const Flight& unreadable, PacketSink& sink) {
+  if (cost_asked_ >= unreadable.cost_before) return false;
+  --cursor_;
+  cursor_packet_ = at(cursor_).packets - 1;
+  cost_sent_ = at(cursor_).cost_before + cost_until(at(cursor_), cursor_packet_);
+  return poll_transmit(now, sink);
 }
 
 // After the packet that goes now. Whoever answers has as much work with it as we have with the answer.
@@ -191,7 +201,8 @@ uint64_t RcRequester::unasked_limit() const {
 bool RcRequester::followed_at_once() const {
   if (cursor_ + 1 == tail_) return false;
   const Flight& next = at(cursor_ + 1);
-  if (next.request.fetches() || next.request.fenced || next.request.invalidates) return false;
+  if (next.unreadable || next.request.fetches() || next.request.fenced || next.request.invalidates)
+    return false;
   return !next.request.consumes_receive() || !has_no_credit_for(next);
 }
 

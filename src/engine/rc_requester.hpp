@@ -41,6 +41,8 @@ class RcRequester {
   // Nothing waits and nothing is under way.
   [[nodiscard]] bool idle() const { return head_ == tail_; }
   [[nodiscard]] bool failed() const { return failed_; }
+  // Some packet waits until it may be sent.
+  [[nodiscard]] bool has_unsent() const { return !failed_ && cursor_ != tail_; }
   // Not when full(). Sends nothing yet.
   void post(const Request& request);
   // Sends one packet, or a few that are alike, if it may be done now. False: none.
@@ -94,6 +96,7 @@ class RcRequester {
   [[nodiscard]] roce::Packet packet_for(const Request& request) const;
   bool send_middles(base::Instant now, const Flight& flight, PacketSink& sink);
   bool send_piece(base::Instant now, Flight& flight, PacketSink& sink);
+  bool ask_again(base::Instant now, const Flight& unreadable, PacketSink& sink);
   bool send_fetch(base::Instant now, Flight& flight, PacketSink& sink);
   [[nodiscard]] uint64_t unasked_limit() const;
   void sent(base::Instant now, base::Psn psn, uint32_t packets, bool asks);

@@ -366,6 +366,11 @@ bool RcResponder::poll_transmit(Instant, PacketSink& sink) {
   return true;
 }
 
+roce::Packet RcResponder::take_acknowledgement() {
+  ack_due_ = false;
+  return aeth_packet(ack_syndrome(), expected_ + Psn::kMask);
+}
+
 // XRC knows no credits: what a shared receive queue has is promised to nobody.
 uint8_t RcResponder::ack_syndrome() {
   const bool counted = config_.service != roce::Service::kXrc;
@@ -382,9 +387,14 @@ roce::Packet RcResponder::answer(Operation operation, Psn psn) const {
   return packet;
 }
 
-void RcResponder::send_aeth(uint8_t code, Psn psn, PacketSink& sink) {
+roce::Packet RcResponder::aeth_packet(uint8_t code, Psn psn) const {
   roce::Packet packet = answer(Operation::kAcknowledge, psn);
   packet.aeth = {code, msn_};
+  return packet;
+}
+
+void RcResponder::send_aeth(uint8_t code, Psn psn, PacketSink& sink) {
+  const roce::Packet packet = aeth_packet(code, psn);
   (void)sink.room(packet.bth.opcode(), 0);
   sink.commit(packet);
 }

@@ -41,6 +41,10 @@ class RcResponder {
   [[nodiscard]] bool only_acknowledges() const {
     return ack_due_ && nak_ == 0 && due_.empty() && untold_ == Verdict::kDone;
   }
+  // The acknowledgement that is due, for whoever sends it in poll_transmit's stead. owe_acknowledgement() has
+  // it due again.
+  [[nodiscard]] roce::Packet take_acknowledgement();
+  void owe_acknowledgement() { ack_due_ = true; }
   void set_rnr_timer(uint8_t code) { config_.rnr_timer = code; }
   // The queue pair went to ERR: nothing is answered any more but the NAK that says so.
   [[nodiscard]] bool failed() const { return failed_; }
@@ -90,6 +94,7 @@ class RcResponder {
   bool send_read_middles(Due& due, PacketSink& sink);
   bool send_read_response(Due& due, PacketSink& sink);
   void send_aeth(uint8_t syndrome, base::Psn psn, PacketSink& sink);
+  [[nodiscard]] roce::Packet aeth_packet(uint8_t syndrome, base::Psn psn) const;
   [[nodiscard]] roce::Packet answer(roce::Operation operation, base::Psn psn) const;
 
   RcResponderConfig config_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -26,14 +27,25 @@ bool Transmitter::joins(const Route& route, size_t bytes) const {
   return packets_ > 0 && bytes <= segment_bytes_ && route == route_;
 }
 
+void Transmitter::begin_run(const Route& route, size_t bytes) {
+  segment_bytes_ = bytes;
+  if (source_port_ == 0 || route != route_) source_port_ = link_.source_port(route);
+  route_ = route;
+  flow_ =
+      &flows_.of({.source = route.from.bytes, .destination = route.to.bytes, .source_port = source_port_});
+}
+
 void Transmitter::commit(const Route& route, size_t bytes) {
   CHECK(bytes <= kMaxPacketBytes);
   if (!joins(route, bytes)) {
     const size_t written_at = end_;
-    flush();
+    if (packets_ > 0) {
+      if (rider_bytes_ > 0) send_rider();  // its place is taken by this packet
+      send_run();
+    }
     // One copy a run at most, and only where runs end by surprise.
     if (written_at > 0) std::memmove(&buffer_[0], &buffer_[written_at], bytes);
-    begin(route, bytes);
+    begin_run(route, bytes);
   }
   flow_->append(static_cast<uint16_t>(packets_), {&buffer_[end_], bytes});
   end_packet(route, bytes);
@@ -44,8 +56,8 @@ void Transmitter::append(const Route& route, std::span<const std::byte> headers,
   const size_t bytes = headers.size() + payload.size() + roce::kIcrcBytes;
   CHECK(bytes <= kMaxPacketBytes);
   if (!joins(route, bytes)) {
-    flush();
-    begin(route, bytes);
+    if (packets_ > 0) flush();
+    begin_run(route, bytes);
   }
   std::memcpy(&buffer_[end_], headers.data(), headers.size());
   flow_->append_copying(static_cast<uint16_t>(packets_), {&buffer_[end_], bytes}, payload);
@@ -55,15 +67,6 @@ void Transmitter::append(const Route& route, std::span<const std::byte> headers,
 size_t Transmitter::room_for(const Route& route, size_t bytes) const {
   const bool on = joins(route, bytes) && bytes == segment_bytes_;
   return std::min(kMaxRunPackets - (on ? packets_ : 0), (kMaxRunBytes - (on ? end_ : 0)) / bytes);
-}
-
-// The first packet of a run.
-void Transmitter::begin(const Route& route, size_t bytes) {
-  segment_bytes_ = bytes;
-  if (source_port_ == 0 || route != route_) source_port_ = link_.source_port(route);
-  route_ = route;
-  flow_ =
-      &flows_.of({.source = route.from.bytes, .destination = route.to.bytes, .source_port = source_port_});
 }
 
 void Transmitter::end_packet(const Route& route, size_t bytes) {
@@ -77,12 +80,63 @@ void Transmitter::end_packet(const Route& route, size_t bytes) {
     flush();
 }
 
+std::span<std::byte> Transmitter::rider_space() {
+  flush();
+  return rider_;
+}
+
+void Transmitter::carry(const Route& route, size_t bytes) {
+  CHECK(bytes <= rider_.size());
+  rider_bytes_ = bytes;
+  rider_route_ = route;
+  ++counters_.packets;
+}
+
+// Only the last packet of a run may be shorter than the others.
+bool Transmitter::rider_fits() const {
+  return packets_ > 0 && route_ == rider_route_ && route_.recognised && rider_bytes_ <= segment_bytes_ &&
+         end_ == packets_ * segment_bytes_ && packets_ < kMaxRunPackets &&
+         end_ + rider_bytes_ <= kMaxRunBytes;
+}
+
+// By itself, before a run that it doesn't fit, or without any.
+void Transmitter::send_rider() {
+  if (packets_ == 0) begin_run(rider_route_, rider_bytes_);
+  const Route& way = rider_route_;
+  const roce::FlowIcrc& flow = way == route_ ? *flow_
+                                             : flows_.of({.source = way.from.bytes,
+                                                          .destination = way.to.bytes,
+                                                          .source_port = link_.source_port(way)});
+  const std::span<std::byte> packet(rider_.data(), std::exchange(rider_bytes_, 0));
+  flow.append(0, packet);
+  hand_over({way, static_cast<uint16_t>(packet.size()), packet}, 1);
+}
+
+void Transmitter::append_rider() {
+  std::memcpy(&buffer_[end_], rider_.data(), rider_bytes_);
+  flow_->append(static_cast<uint16_t>(packets_), {&buffer_[end_], rider_bytes_});
+  end_ += std::exchange(rider_bytes_, 0);
+  ++packets_;
+}
+
 void Transmitter::flush() {
-  if (packets_ == 0) return;
-  const Run run{route_, static_cast<uint16_t>(segment_bytes_), {&buffer_[0], end_}};
-  ++counters_.runs;
-  if (!link_.send(run)) counters_.lost_packets += packets_;
+  if (rider_bytes_ > 0) {
+    if (rider_fits())
+      append_rider();
+    else
+      send_rider();
+  }
+  if (packets_ > 0) send_run();
+}
+
+void Transmitter::send_run() {
+  hand_over({route_, static_cast<uint16_t>(segment_bytes_), {&buffer_[0], end_}}, packets_);
   end_ = packets_ = 0;
+}
+
+void Transmitter::hand_over(const Run& run, size_t packets) {
+  ++counters_.runs;
+  if (!link_.send(run)) counters_.lost_packets += packets;
 }
 
 }  // namespace verbena::net

@@ -2,6 +2,7 @@
 // packets of one route that follow each other leave as one run.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,6 +40,12 @@ class Transmitter {
   // into one of their own.
   [[nodiscard]] size_t room_for(const Route& route, size_t bytes) const;
 
+  // A short packet that must not come after those which are committed behind it, up to flush(). Who gets a
+  // run takes what rides at its end first (adr/0015): so it becomes the end of their run if it can, and else
+  // leaves before that. It is written into rider_space(), which sends what waits already.
+  [[nodiscard]] std::span<std::byte> rider_space();
+  void carry(const Route& route, size_t bytes);
+
   // Sends what is waiting. To be called before its caller leaves the network alone.
   void flush();
 
@@ -49,8 +56,13 @@ class Transmitter {
 
  private:
   [[nodiscard]] bool joins(const Route& route, size_t bytes) const;
-  void begin(const Route& route, size_t bytes);
   void end_packet(const Route& route, size_t bytes);
+  void begin_run(const Route& route, size_t bytes);
+  [[nodiscard]] bool rider_fits() const;
+  void append_rider();
+  void send_rider();
+  void send_run();
+  void hand_over(const Run& run, size_t packets);
 
   Link& link_;
   std::unique_ptr<std::byte[]> buffer_;
@@ -61,6 +73,9 @@ class Transmitter {
   uint16_t source_port_ = 0;
   roce::RecentFlows flows_;
   const roce::FlowIcrc* flow_ = nullptr;  // of the current run
+  std::array<std::byte, 32> rider_;
+  size_t rider_bytes_ = 0;  // 0: there is none
+  Route rider_route_;
   TransmitCounters counters_;
 };
 

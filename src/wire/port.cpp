@@ -94,15 +94,15 @@ bool Port::put_off(Connection& connection) {
   return true;
 }
 
-void Port::settle(Connection& connection) {
-  connection.owes_.store(false, std::memory_order_relaxed);
-  std::erase(owing_, &connection);
+bool Port::owes() {
+  std::erase_if(owing_, [](const Connection* connection) { return !connection->owes_acknowledgement(); });
+  return !owing_.empty();
 }
 
 void Port::pay(std::vector<Connection*>& owing, base::Instant now) {
   for (Connection* connection : owing) {
-    connection->owes_.store(false, std::memory_order_relaxed);
     connection->acknowledge(now);
+    settle(*connection);
   }
   owing.clear();
 }
@@ -132,8 +132,8 @@ bool Port::drive(base::Instant now, Driver driver) {
         kReceiveBudget, [&](const auto& header, const auto& payload) { take_near(header, payload); });
     worked = near > 0;
     if (look_at_socket(near)) worked |= take_in(now) > 0;
-    // Most turns of those who spin find nothing at all.
-    if (worked || !owing_.empty() || something_due(now)) send_due(now, driver);
+    // Most turns of those who spin find nothing at all. A stray may have come before (take_stray).
+    if (owes() || worked || !dirty_.empty() || something_due(now)) send_due(now, driver);
     if (environment_.shown != nullptr) publish_counters(now);
   }
   return conclude_failures() || worked;
@@ -502,6 +502,13 @@ void Port::Sending::commit_run(const roce::Packet& first, std::span<const std::b
     port_.transmitter_.append(route_, headers, memory.first(payload_bytes));
     memory = memory.subspan(payload_bytes);
   }
+}
+
+void Port::Sending::carry(const roce::Packet& acknowledgement) {
+  const auto space = port_.transmitter_.rider_space();
+  const size_t headers = roce::emit_headers(acknowledgement, 0, space);
+  if (!migrated_) space[1] &= ~kMigrated;
+  port_.transmitter_.carry(route_, headers + roce::kIcrcBytes);
 }
 
 void Port::Sending::await_turn(Connection& connection) {

@@ -64,8 +64,8 @@ class Connection {
 
  private:
   friend class Port;
-  bool dirty_ = false;  // got packets in this batch
-  std::atomic<bool> owes_ = false;
+  bool dirty_ = false;              // got packets in this batch
+  std::atomic<bool> owes_ = false;  // an acknowledgement was put off, and hasn't left
   // Under the port's schedule lock.
   bool queued_ = false;
   base::Instant timer_{INT64_MAX};
@@ -127,17 +127,10 @@ class Port final : public verbs::Wire, private net::Sink {
   // An acknowledgement needn't leave before the program goes on: its next post takes it along, or its next
   // poll sends it, or the helper, or the program's end. False: it must leave now.
   [[nodiscard]] bool put_off(Connection& connection);
-  // The connection's acknowledgement has left. Only while nothing comes.
-  void settle(Connection& connection);
+  // The connection's acknowledgement has left.
+  static void settle(Connection& connection) { connection.owes_.store(false, std::memory_order_relaxed); }
   // The program ends.
   void acknowledge_all();
-  // Runs `change`. False: packets are being taken in at this moment, so not.
-  template <typename Change>
-  [[nodiscard]] bool if_nothing_comes(Change change) {
-    const std::unique_lock lock(receiving_, std::try_to_lock);
-    if (lock) change();
-    return lock.owns_lock();
-  }
   // Runs while no packet is being taken in.
   template <typename Change>
   void while_nothing_comes(Change change) {
@@ -175,6 +168,8 @@ class Port final : public verbs::Wire, private net::Sink {
     [[nodiscard]] size_t run_room(uint8_t opcode, size_t payload_bytes) override;
     void commit_run(const roce::Packet& first, std::span<const std::byte> memory,
                     size_t payload_bytes) override;
+    // An acknowledgement that mustn't come after what is committed next, up to flush().
+    void carry(const roce::Packet& acknowledgement);
     void flush() { port_.transmitter_.flush(); }
     [[nodiscard]] size_t waiting() const { return port_.transmitter_.waiting(); }
     // Has the engine send until it has no more, or has had its turn: true. A run that goes on isn't cut: two
@@ -240,6 +235,7 @@ class Port final : public verbs::Wire, private net::Sink {
   [[nodiscard]] bool look_at_socket(size_t near);
   [[nodiscard]] size_t take_in(base::Instant now);
   [[nodiscard]] bool something_due(base::Instant now) const;
+  [[nodiscard]] bool owes();
   void send_due(base::Instant now, Driver driver);
   bool conclude_failures();
   [[nodiscard]] base::Result<void> room_for(const net::Address& group) const;
@@ -271,7 +267,7 @@ class Port final : public verbs::Wire, private net::Sink {
   base::Lock receiving_;  // link_->receive, and all below; tried also by whoever may hold it already
   std::vector<Connection*> connections_;
   std::vector<Connection*> dirty_;
-  std::vector<Connection*> owing_;  // acknowledgements that were put off
+  std::vector<Connection*> owing_;  // acknowledgements that were put off, and may have left since
   std::vector<Connection*> owed_;   // those of the turn before
   bool may_put_off_ = false;        // in this turn
   std::vector<uint16_t> due_;

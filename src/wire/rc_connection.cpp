@@ -84,24 +84,12 @@ SendOutcome RcConnection::advance(const SendRequest& request, verbs::SendProgres
 void RcConnection::push() {
   const base::Instant now = base::now();
   Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
-  // The acknowledgement of what the program just received goes along, in the same datagram where it can. It
-  // mustn't come after what the program sends now: the peer's program may rely on the end of its own request
-  // before our answer to it, as adapters have it. So where another thread takes packets in, that one sends
-  // both.
-  if (!owes_acknowledgement()) {
-    send_requests(now, sending);
-  } else if (!port_->if_nothing_comes([&] {
-               port_->settle(*this);
-               send_requests(now, sending);
-               send_answers(now, sending);
-             })) {
-    port_->schedule(*this, now, now);
-    return;
-  }
+  if (answering_.load(std::memory_order_relaxed)) return;
+  send_requests(now, sending);
   // Where much is under way, by this queue pair or by all together, nobody gains by sending each short
   // message at once; together they cost one system call. The next post or poll sends them at the latest, or
   // the helper.
-  if (requester_ && port_->under_way() > kCrowd && sending.waiting() < kWorthACall)
+  if (requester_ && port_->under_way() > kCrowd && sending.waiting() > 0 && sending.waiting() < kWorthACall)
     port_->schedule(*this, now, now);
   else
     sending.flush();
@@ -110,7 +98,15 @@ void RcConnection::push() {
 void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   if (!requester_ || stopped_) return;
   requester_->set_whole_replays(!recognised());
+  const bool carries = owed_ && has_unsent();
+  if (carries) {
+    sending.carry(*owed_);
+    owed_.reset();
+    Port::settle(*this);
+  }
   const bool more = sending.send_from(*requester_);
+  // Behind others' answers the acknowledgement wouldn't be taken first.
+  if (carries) sending.flush();
   port_->schedule(*this, more ? now : requester_->next_deadline(), now);
   port_->account(requester_->counters(), told_);
   tell_under_way(requester_->under_way());
@@ -122,6 +118,8 @@ Drop RcConnection::on_packet(base::Instant now, const roce::Packet& packet, cons
   if (packet.info().request) {
     // An XRC initiator answers nobody: a request for it is a stranger's.
     if (peering_.service == roce::Service::kXrc && !xrc_) return Drop::kBadService;
+    answering_.store(true, std::memory_order_relaxed);
+    if (owes_acknowledgement()) take_back(sending(now, Port::Sending::Pace::kOwn));
     responder_.set_rnr_timer(xrc_ ? xrc_->rnr_timer_code() : actions_.rnr_timer_code());
     return drop_of(responder_.on_packet(now, packet));
   }
@@ -146,14 +144,43 @@ size_t RcConnection::on_more(base::Instant now, const roce::Packet& before, engi
 }
 
 void RcConnection::go_on(base::Instant now) {
-  if (!responder_.only_acknowledges() || !port_->put_off(*this)) send_answers(now);
+  if (!responder_.only_acknowledges()) send_answers(now);
+  bool concluded = false;
   if (const auto queue = requests_.queue())
     port_->conclude_later(queue->answered([&] {
-      if (!requester_ || stopped_) return;
-      if (requester_->next_deadline() <= now) requester_->on_timer(now);
+      if (requester_ && !stopped_ && requester_->next_deadline() <= now) requester_->on_timer(now);
       Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
+      acknowledge_or_put_off(now, sending, has_unsent());
       send_requests(now, sending);
+      concluded = true;
     }));
+  if (concluded) return;
+  Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
+  acknowledge_or_put_off(now, sending, false);
+}
+
+// Requests that follow take it along.
+void RcConnection::acknowledge_or_put_off(base::Instant now, Port::Sending& sending, bool requests_follow) {
+  answering_.store(false, std::memory_order_relaxed);
+  if (!responder_.only_acknowledges()) return;
+  if (requests_follow || port_->put_off(*this))
+    owed_ = responder_.take_acknowledgement();
+  else
+    send_answers(now, sending);
+}
+
+// A post finds it owed, or sent.
+void RcConnection::acknowledge(base::Instant now) {
+  Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
+  take_back(sending);
+  send_answers(now, sending);
+}
+
+// What was put off may be out of date: more has come, or receives were posted.
+void RcConnection::take_back(const Port::Sending&) {
+  if (!owed_) return;
+  owed_.reset();
+  responder_.owe_acknowledgement();
 }
 
 void RcConnection::send_answers(base::Instant now) {

@@ -2,6 +2,7 @@
 // responder.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -35,13 +36,16 @@ class RcConnection final : public ConnectedPath {
   Drop on_packet(base::Instant now, const roce::Packet& packet, const net::Received& received) override;
   size_t on_more(base::Instant now, const roce::Packet& before, engine::MorePayloads& payloads) override;
   void go_on(base::Instant now) override;
-  void acknowledge(base::Instant now) override { send_answers(now); }
+  void acknowledge(base::Instant now) override;
 
  private:
   void send_requests(base::Instant now, Port::Sending& sending);
   void tell_under_way(uint32_t packets);
   void send_answers(base::Instant now);
   void send_answers(base::Instant now, Port::Sending& sending);
+  void acknowledge_or_put_off(base::Instant now, Port::Sending& sending, bool requests_follow);
+  void take_back(const Port::Sending& sending);
+  [[nodiscard]] bool has_unsent() const { return requester_ && !stopped_ && requester_->has_unsent(); }
 
   // Under the send queue's lock.
   std::optional<engine::RcRequester> requester_;
@@ -53,6 +57,18 @@ class RcConnection final : public ConnectedPath {
   verbs::Responder actions_;
   std::unique_ptr<verbs::XrcResponder> xrc_;  // instead, for an XRC target
   engine::RcResponder responder_;
+
+  // What the program sends comes after the acknowledgement of what it has received, as adapters have it: the
+  // peer's program may rely on the end of its own request before our answer to it (adr/0015).
+  //
+  // From before a request's effect can be seen until its acknowledgement is sent or put off: a post in
+  // between leaves what it has to whoever holds the receiving lock. That one will find it. It sets this to
+  // false with the send queue's lock held, and sends what is there; a post sees `true` with that lock held,
+  // so it was first.
+  std::atomic<bool> answering_ = false;
+  // The acknowledgement that was put off: whoever sends requests takes it along. Under the port's sending
+  // lock.
+  std::optional<roce::Packet> owed_;
 };
 
 }  // namespace verbena::wire

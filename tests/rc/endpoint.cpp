@@ -4,10 +4,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 namespace verbena::rc {
 namespace {
@@ -82,7 +84,9 @@ Endpoint::Endpoint(const EndpointSpec& spec) {
   other_pd_ = must(ibv_alloc_pd(context_), "ibv_alloc_pd");
   if (spec.channel) channel_ = must(ibv_create_comp_channel(context_), "ibv_create_comp_channel");
   send_cq_ = must(ibv_create_cq(context_, spec.send_cqe, this, channel_, 0), "ibv_create_cq");
-  recv_cq_ = must(ibv_create_cq(context_, spec.recv_cqe, this, channel_, 0), "ibv_create_cq");
+  recv_cq_ = spec.one_queue
+                 ? send_cq_
+                 : must(ibv_create_cq(context_, spec.recv_cqe, this, channel_, 0), "ibv_create_cq");
   ibv_qp_init_attr init{.qp_context = this,
                         .send_cq = send_cq_,
                         .recv_cq = recv_cq_,
@@ -109,6 +113,7 @@ Closed Endpoint::close() {
   for (auto& [id, buffer] : buffers_)
     if (buffer.mr != nullptr) note("ibv_dereg_mr", ibv_dereg_mr(buffer.mr));
   buffers_.clear();
+  if (recv_cq_ == send_cq_) recv_cq_ = nullptr;
   for (ibv_cq** cq : {&send_cq_, &recv_cq_})
     if (*cq != nullptr) note("ibv_destroy_cq", ibv_destroy_cq(std::exchange(*cq, nullptr)));
   if (channel_ != nullptr)
@@ -262,6 +267,40 @@ uint64_t Endpoint::blast(uint64_t count) {
     for (uint64_t spin = 0; spin < i % 97 * 40; ++spin) asm volatile("");
   }
   return count;
+}
+
+uint64_t Endpoint::answer(uint64_t count, const Buffer& buffer, uint64_t length, Answerer answerer) {
+  Pieces pieces;
+  if (length > 0) pieces.add(buffer.piece(0, length));
+  std::atomic<uint64_t> received = 0;
+  std::atomic<bool> over = false;
+  uint64_t answered = 0;
+  const auto post_one = [&] {
+    if (post_sends({SendOrder{.wr_id = answered, .pieces = pieces}}).error != 0) return false;
+    ++answered;
+    return true;
+  };
+  std::thread other([&] {
+    while (answerer == Answerer::kOtherThread && answered < count && !over.load())
+      if (received.load() == answered)
+        ::sched_yield();
+      else if (!post_one())
+        return;
+  });
+  for (uint64_t ended = 0; ended < count;) {
+    const Completions next = poll(Queue::kReceive, 1, kSoon);
+    if (next.count != 1 || next.list[0].status != IBV_WC_SUCCESS) break;
+    if ((next.list[0].opcode & IBV_WC_RECV) == 0) {
+      ++ended;
+      continue;
+    }
+    if (post_receives({ReceiveOrder{.pieces = pieces}}).error != 0) break;
+    ++received;
+    if (answerer == Answerer::kPoller && !post_one()) break;
+  }
+  over = true;
+  other.join();
+  return answered;
 }
 
 Completions Endpoint::poll(Queue queue, int count, Wait wait) {

@@ -37,6 +37,7 @@ struct EndpointSpec {
   int recv_cqe = 256;
   bool channel = false;  // one for both queues
   bool signal_all = false;
+  bool one_queue = false;  // sends and receives complete into the same one
 };
 
 // What a connection is told by ibv_modify_qp. The defaults work; tests spoil one field.
@@ -122,6 +123,7 @@ struct Posted {
   int bad = -1;  // place in the list that bad_wr pointed to; -1: it was left alone
 };
 
+enum class Answerer : uint8_t { kPoller, kOtherThread };
 enum class Queue : uint8_t { kSend, kReceive };
 
 struct Completions {
@@ -201,6 +203,9 @@ class Endpoint {
   Posted post_receives(const Orders<ReceiveOrder>& orders);
   // Empty SENDs, one after the other, with pauses that differ; how many were done.
   uint64_t blast(uint64_t count);
+  // Receives messages of that length and answers each with one like it: the thread that polls, or another
+  // one. For ends with one completion queue. How many it answered.
+  uint64_t answer(uint64_t count, const Buffer& buffer, uint64_t length, Answerer answerer);
   // Polls until `count` came or the time is over; never more than 64.
   Completions poll(Queue queue, int count, Wait wait);
 

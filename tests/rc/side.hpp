@@ -92,6 +92,9 @@ class Side {
   Posted post_sends(const Orders<SendOrder>& orders) { return call<&Endpoint::post_sends>(orders); }
   int post_send(const SendOrder& order) { return post_sends({order}).error; }
   uint64_t blast(uint64_t count) { return call<&Endpoint::blast>(count); }
+  uint64_t answer(uint64_t count, const Buffer& buffer, uint64_t length, Answerer answerer) {
+    return call<&Endpoint::answer>(count, buffer, length, answerer);
+  }
   Posted post_receives(const Orders<ReceiveOrder>& orders) { return call<&Endpoint::post_receives>(orders); }
   int post_receive(uint64_t wr_id, const Pieces& pieces = {}) {
     return post_receives({ReceiveOrder{wr_id, pieces}}).error;

@@ -41,12 +41,12 @@ template <auto... Methods>
 struct MethodList {};
 using EndpointMethods =
     MethodList<&Endpoint::address, &Endpoint::caps, &Endpoint::to_init, &Endpoint::to_rtr, &Endpoint::to_rts,
-               &Endpoint::to_state, &Endpoint::set_min_rnr_timer, &Endpoint::blast, &Endpoint::query,
-               &Endpoint::destroy_qp, &Endpoint::add_buffer, &Endpoint::share, &Endpoint::deregister,
-               &Endpoint::unmap, &Endpoint::fill, &Endpoint::mismatch, &Endpoint::word, &Endpoint::set_word,
-               &Endpoint::post_sends, &Endpoint::post_receives, &Endpoint::poll, &Endpoint::next_event,
-               &Endpoint::arm, &Endpoint::next_channel_event, &Endpoint::add_window, &Endpoint::bind,
-               &Endpoint::remove_window>;
+               &Endpoint::to_state, &Endpoint::set_min_rnr_timer, &Endpoint::blast, &Endpoint::answer,
+               &Endpoint::query, &Endpoint::destroy_qp, &Endpoint::add_buffer, &Endpoint::share,
+               &Endpoint::deregister, &Endpoint::unmap, &Endpoint::fill, &Endpoint::mismatch, &Endpoint::word,
+               &Endpoint::set_word, &Endpoint::post_sends, &Endpoint::post_receives, &Endpoint::poll,
+               &Endpoint::next_event, &Endpoint::arm, &Endpoint::next_channel_event, &Endpoint::add_window,
+               &Endpoint::bind, &Endpoint::remove_window>;
 inline constexpr uint32_t kOpenCall = 1000;   // an EndpointSpec; answers its number
 inline constexpr uint32_t kCloseCall = 1001;  // answers what Endpoint::close() did
 

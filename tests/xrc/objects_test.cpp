@@ -83,5 +83,20 @@ TEST(Objects, HaveNoQueuesOfTheOtherSide) {
   EXPECT_EQ(EINVAL, errno);
 }
 
+TEST(Objects, OtherQueuePairsDontReceiveByASharedQueueOfADomain) {
+  Party party(-1);
+  ASSERT_NE(nullptr, party.srq());
+  for (const auto type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}) {
+    ibv_qp_init_attr init{.send_cq = party.cq(),
+                          .recv_cq = party.cq(),
+                          .srq = party.srq(),
+                          .cap = {.max_send_wr = 1, .max_send_sge = 1},
+                          .qp_type = type};
+    errno = 0;
+    EXPECT_EQ(nullptr, ibv_create_qp(party.pd(), &init)) << type;
+    EXPECT_EQ(EINVAL, errno) << type;
+  }
+}
+
 }  // namespace
 }  // namespace verbena::xrc

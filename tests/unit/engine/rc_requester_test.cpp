@@ -161,13 +161,39 @@ TEST_F(RcRequesterTest, UnreadableMemoryEndsTheRequestInItsTurn) {
   send(1);
   unreadable_ = 1;
   unreadable_from_ = 300;
-  EXPECT_EQ(sent(), (Lines{"SendOnly 0 1B", "SendFirst 1 256B"}));
+  EXPECT_EQ(sent(), (Lines{"SendOnly 0 1B", "SendFirst 1 256B", "SendOnly 0 ack 1B"}));
+  EXPECT_EQ(sent(), Lines{});
   EXPECT_EQ(ended(), Lines{});
-  EXPECT_EQ(ack(0), DropReason::kNone);
+  EXPECT_EQ(ack(1), DropReason::kNone) << "of all that came";
   EXPECT_EQ(ended(), (Lines{"0", "1 status 1"}));
   EXPECT_TRUE(requester_->failed());
   EXPECT_EQ(sent(), Lines{});
   EXPECT_EQ(requester_->next_deadline(), kNoDeadline);
+}
+
+// What was sent before it relied on it to ask for the acknowledgement, and must not wait for a timer.
+TEST_F(RcRequesterTest, BeforeUnreadableMemoryTheAcknowledgementIsAskedForAfterAll) {
+  open(usual());
+  send(1);
+  send(600);
+  send(1);
+  unreadable_ = 2;
+  EXPECT_EQ(sent(), (Lines{"SendOnly 0 1B", "SendFirst 1 256B", "SendMiddle 2 256B", "SendLast 3 88B",
+                           "SendLast 3 ack 88B"}));
+  EXPECT_EQ(sent(), Lines{}) << "once";
+  EXPECT_EQ(ended(), Lines{});
+  EXPECT_EQ(ack(3), DropReason::kNone);
+  EXPECT_EQ(ended(), (Lines{"0", "1", "2 status 1"}));
+}
+
+TEST_F(RcRequesterTest, BeforeUnreadableMemoryNothingIsSentTwiceThatAsked) {
+  open(usual());
+  send(1);
+  send(1, true);
+  unreadable_ = 1;
+  EXPECT_EQ(sent(), Lines{"SendOnly 0 ack 1B"});
+  EXPECT_EQ(ack(0), DropReason::kNone);
+  EXPECT_EQ(ended(), (Lines{"0", "1 status 1"}));
 }
 
 TEST_F(RcRequesterTest, UnreadableMemoryOfTheFirstRequestEndsItAtOnce) {

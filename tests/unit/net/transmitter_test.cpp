@@ -1,6 +1,7 @@
 #include "net/transmitter.hpp"
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "wire.hpp"
@@ -54,9 +55,20 @@ class Transmit : public testing::Test {
     transmitter_.append(route, transport.first(headers), transport.subspan(headers));
   }
 
+  // Hands over a rider; it is expected to come out at that place among all.
+  void carry(const Route& route, size_t place) {
+    const Bytes packet = packet_of(route.slot.value, 999, kRiderBytes);
+    std::ranges::copy(packet, transmitter_.rider_space().begin());
+    transmitter_.carry(route, packet.size());
+    riders_[place] = packet;
+  }
+
   // All that was given came out in order, its ICRC made with its place in its run as ID.
   void expect_all_out() {
     transmitter_.flush();
+    for (const auto& [place, packet] : riders_)
+      given_.insert(given_.begin() + static_cast<ptrdiff_t>(place), packet);
+    riders_.clear();
     size_t number = 0;
     for (const auto& kept : link_.runs) {
       const net::Run run{kept.route, kept.segment_bytes, kept.bytes};
@@ -75,8 +87,10 @@ class Transmit : public testing::Test {
     EXPECT_EQ(link_.runs.size(), transmitter_.counters().runs);
   }
 
+  static constexpr size_t kRiderBytes = 20;  // as an acknowledgement has
   Recorder link_;
   Transmitter transmitter_{link_};
+  std::map<size_t, Bytes> riders_;
   std::vector<Bytes> given_;
 };
 
@@ -208,6 +222,80 @@ TEST_F(Transmit, LessMayBeCommittedThanWasAskedFor) {
   }
   expect_all_out();
   EXPECT_EQ((Counts{64, 36}), link_.packet_counts());
+}
+
+TEST_F(Transmit, ARiderIsTheEndOfTheNextRun) {
+  give(loopback4(1), 64);  // waits already, so it is another run
+  carry(loopback4(1), 3);
+  EXPECT_EQ((Counts{1}), link_.packet_counts());
+  give(loopback4(1), 64);
+  give(loopback4(1), 64);
+  EXPECT_EQ(1u, link_.runs.size());
+  transmitter_.flush();
+  EXPECT_EQ((Counts{1, 3}), link_.packet_counts());
+  give(loopback4(1), 64);
+  expect_all_out();
+  EXPECT_EQ((Counts{1, 3, 1}), link_.packet_counts());
+}
+
+TEST_F(Transmit, ARiderOfThePacketsSizeFits) {
+  carry(loopback4(1), 1);
+  give(loopback4(1), kRiderBytes);
+  expect_all_out();
+  EXPECT_EQ((Counts{2}), link_.packet_counts());
+}
+
+TEST_F(Transmit, ARiderThatIsLongerThanThePacketsLeavesBeforeThem) {
+  carry(loopback4(1), 0);
+  give(loopback4(1), kRiderBytes - 4);
+  expect_all_out();
+  EXPECT_EQ((Counts{1, 1}), link_.packet_counts());
+}
+
+TEST_F(Transmit, ARiderLeavesBeforeARunThatEndsByAShorterPacket) {
+  carry(loopback4(1), 0);
+  for (const size_t bytes : {1'000, 1'000, 64}) give(loopback4(1), bytes);
+  EXPECT_EQ((Counts{1, 3}), link_.packet_counts());
+  expect_all_out();
+}
+
+TEST_F(Transmit, ARiderLeavesBeforeARunThatEndsByALongerPacketOrAnotherRoute) {
+  carry(loopback4(1), 0);
+  for (const size_t bytes : {64, 1'000}) give(loopback4(1), bytes);
+  expect_all_out();
+  EXPECT_EQ((Counts{1, 1, 1}), link_.packet_counts());
+  carry(loopback4(1), 3);
+  give(loopback4(1), 64);
+  give(loopback4(2), 64);
+  expect_all_out();
+  EXPECT_EQ((Counts{1, 1, 1, 1, 1, 1}), link_.packet_counts());
+}
+
+TEST_F(Transmit, ARiderForAnotherRouteLeavesBeforeTheRun) {
+  carry(loopback4(2), 0);
+  give(loopback4(1), 64);
+  expect_all_out();
+  EXPECT_EQ((Counts{1, 1}), link_.packet_counts());
+}
+
+TEST_F(Transmit, ARiderLeavesBeforeAFullRun) {
+  carry(loopback4(1), 0);
+  for (int i = 0; i < 65; ++i) give(loopback4(1), 64);
+  expect_all_out();
+  EXPECT_EQ((Counts{1, 64, 1}), link_.packet_counts());
+}
+
+TEST_F(Transmit, ForeignPeersGetTheRiderFirst) {
+  carry(loopback4(1, false), 0);
+  for (int i = 0; i < 2; ++i) give(loopback4(1, false), 64);
+  expect_all_out();
+  EXPECT_EQ((Counts{1, 1, 1}), link_.packet_counts());
+}
+
+TEST_F(Transmit, ARiderWithoutPacketsLeavesAlone) {
+  carry(loopback6(1), 0);
+  expect_all_out();
+  EXPECT_EQ((Counts{1}), link_.packet_counts());
 }
 
 }  // namespace
