@@ -7,8 +7,9 @@
 namespace verbena::roce {
 namespace {
 
-// False before it is initialised, which does no harm.
+// Both are false before they are initialised, which does no harm.
 const bool wide_available = wide::available();
+const bool table_preferred = table::preferred();
 
 }  // namespace
 
@@ -22,11 +23,13 @@ uint32_t plain::crc32_copying(uint32_t crc, std::byte* to, std::span<const std::
 }
 
 uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes) {
-  return wide_available ? wide::crc32(crc, bytes) : plain::crc32(crc, bytes);
+  if (wide_available) return wide::crc32(crc, bytes);
+  return table_preferred ? table::crc32(crc, bytes) : plain::crc32(crc, bytes);
 }
 
 uint32_t crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from) {
-  return wide_available ? wide::crc32_copying(crc, to, from) : plain::crc32_copying(crc, to, from);
+  if (wide_available) return wide::crc32_copying(crc, to, from);
+  return table_preferred ? table::crc32_copying(crc, to, from) : plain::crc32_copying(crc, to, from);
 }
 
 }  // namespace verbena::roce
