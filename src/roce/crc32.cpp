@@ -4,12 +4,14 @@
 
 #include <cstring>
 
+#include "base/processor.hpp"
+
 namespace verbena::roce {
 namespace {
 
 // Both are false before they are initialised, which does no harm.
 const bool wide_available = wide::available();
-const bool table_preferred = table::preferred();
+const bool emulated = base::emulated();
 
 }  // namespace
 
@@ -24,12 +26,12 @@ uint32_t plain::crc32_copying(uint32_t crc, std::byte* to, std::span<const std::
 
 uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes) {
   if (wide_available) return wide::crc32(crc, bytes);
-  return table_preferred ? table::crc32(crc, bytes) : plain::crc32(crc, bytes);
+  return emulated ? table::crc32(crc, bytes) : plain::crc32(crc, bytes);
 }
 
 uint32_t crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from) {
   if (wide_available) return wide::crc32_copying(crc, to, from);
-  return table_preferred ? table::crc32_copying(crc, to, from) : plain::crc32_copying(crc, to, from);
+  return emulated ? table::crc32_copying(crc, to, from) : plain::crc32_copying(crc, to, from);
 }
 
 }  // namespace verbena::roce

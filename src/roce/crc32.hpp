@@ -27,10 +27,9 @@ namespace wide {
 [[nodiscard]] uint32_t crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from);
 }  // namespace wide
 
-// By tables. `preferred` where the processor is emulated: to it a carry-less product is a loop over bits, and
-// a look-up costs no more than any other step.
+// By tables, which is best where the processor is emulated: there a carry-less product is a loop over bits,
+// and a look-up costs little more than any other step.
 namespace table {
-[[nodiscard]] bool preferred();
 [[nodiscard]] uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes);
 [[nodiscard]] uint32_t crc32_copying(uint32_t crc, std::byte* to, std::span<const std::byte> from);
 }  // namespace table
