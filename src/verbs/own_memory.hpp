@@ -15,6 +15,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/processor.hpp"
 #include "engine/memory_accessor.hpp"
 
 #if defined(__x86_64__)
@@ -129,8 +130,9 @@ class ProofClock {
 };
 
 // How long a proof is believed. Long enough for a burst of messages, or for a question and its answer over a
-// network; shorter than an idle moment.
-inline constexpr uint32_t kProofMicroseconds = 20;
+// network, which takes 20 times as long where the processor is emulated, as do proofs; shorter than an idle
+// moment. Before it is initialised no proof is believed, which does no harm.
+inline const uint32_t kProofMicroseconds = base::emulated() ? 400 : 20;
 
 // How long that its pages may be accessed, if only the kernel says in between that they are still mapped:
 // that is known without a look at each of them.
