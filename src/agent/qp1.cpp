@@ -21,6 +21,7 @@ base::Result<std::unique_ptr<Qp1>> Qp1::create(int socket, Count count, OnMad on
   // Few and short messages come here.
   auto link = net::UdpLink::create(std::move(own), {.receive_bytes = 256 << 10, .send_bytes = 256 << 10});
   if (!link) return std::unexpected(link.error());
+  (*link)->tell_hops();  // an answer has the traffic class of what it answers
   return std::unique_ptr<Qp1>(new Qp1(std::move(*link), std::move(count), std::move(on_mad)));
 }
 

@@ -74,6 +74,7 @@ class LinkStack final : public net::Link {
   void add_capture(std::unique_ptr<net::Pcapng> file) {
     file_ = std::move(file);
     capture_ = std::make_unique<net::CaptureLink>(*top_, *file_);
+    bottom_->tell_hops();
     top_ = capture_.get();
   }
   void add_trace() {
@@ -85,6 +86,7 @@ class LinkStack final : public net::Link {
   bool send(const net::Run& run) override { return top_->send(run); }
   [[nodiscard]] uint16_t source_port(const net::Route& route) override { return top_->source_port(route); }
   size_t receive(net::Sink& sink, size_t budget) override { return top_->receive(sink, budget); }
+  void tell_hops() override { bottom_->tell_hops(); }
   [[nodiscard]] int fd() const override { return top_->fd(); }
   void visit_counters(const net::CounterVisitor& visit) const override { bottom_->visit_counters(visit); }
   [[nodiscard]] std::optional<base::Instant> next_deadline() const override {

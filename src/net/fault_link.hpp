@@ -29,6 +29,7 @@ class FaultLink final : public Link {
   bool send(const Run& run) override;
   [[nodiscard]] uint16_t source_port(const Route& route) override { return inner_.source_port(route); }
   size_t receive(Sink& sink, size_t budget) override;
+  void tell_hops() override { inner_.tell_hops(); }
   [[nodiscard]] int fd() const override { return inner_.fd(); }
 
  private:

@@ -50,8 +50,8 @@ struct Received {
   Address from;
   Address to;
   uint16_t source_port = 0;
-  uint32_t interface = 0;  // on which it came
-  uint8_t traffic_class = 0;
+  uint32_t interface = 0;     // on which it came
+  uint8_t traffic_class = 0;  // this and the next where the link was asked to tell them
   uint8_t hop_limit = 0;
   unsigned segment = 0;              // its place in a merged receive, for roce::icrc_fits
   std::span<const std::byte> bytes;  // BTH to ICRC; valid during the call
@@ -112,6 +112,10 @@ class Link {
   // is reached no more is fetched; what was fetched already is never kept back, so it can be exceeded by a
   // few runs.
   virtual size_t receive(Sink& sink, size_t budget) = 0;
+
+  // From now on traffic class and hop limit of what comes are told: to find them out costs time, and most
+  // have no use for them. Not while receive() runs.
+  virtual void tell_hops() {}
 
   // When receive() has something to hand over though nothing comes in; on its thread.
   [[nodiscard]] virtual std::optional<base::Instant> next_deadline() const { return {}; }

@@ -19,6 +19,7 @@ class TraceLink final : public Link {
   bool send(const Run& run) override;
   [[nodiscard]] uint16_t source_port(const Route& route) override { return inner_.source_port(route); }
   size_t receive(Sink& sink, size_t budget) override;
+  void tell_hops() override { inner_.tell_hops(); }
   [[nodiscard]] int fd() const override { return inner_.fd(); }
 
  private:

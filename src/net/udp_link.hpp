@@ -29,6 +29,7 @@ class UdpLink final : public Link {
   bool send(const Run& run) override { return sender_.send(run); }
   [[nodiscard]] uint16_t source_port(const Route& route) override { return sender_.source_port(route); }
   size_t receive(Sink& sink, size_t budget) override { return receiver_.receive(sink, budget); }
+  void tell_hops() override { receiver_.tell_hops(); }
   [[nodiscard]] int fd() const override { return receiver_.fd(); }
 
   void visit_counters(const CounterVisitor& visit) const override;

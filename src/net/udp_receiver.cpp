@@ -122,13 +122,9 @@ void UdpReceiver::set_options(int buffer_bytes) {
   set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
   set_option(fd, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
   set_option(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);
-  set_option(fd, IPPROTO_IP, IP_RECVTOS, 1);
-  set_option(fd, IPPROTO_IP, IP_RECVTTL, 1);
   // These fail on the IPv4 sockets of a host without IPv6. Otherwise the first tells destinations of both
   // families.
   if (!set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1)) set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
-  set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
-  set_option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
   set_option(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
   int granted = 0;
   socklen_t length = sizeof granted;
@@ -137,6 +133,14 @@ void UdpReceiver::set_options(int buffer_bytes) {
   uint32_t memory[SK_MEMINFO_VARS]{};
   length = sizeof memory;
   if (::getsockopt(fd, SOL_SOCKET, SO_MEMINFO, memory, &length) == 0) drops_seen_ = memory[SK_MEMINFO_DROPS];
+}
+
+void UdpReceiver::tell_hops() {
+  const int fd = socket_.get();
+  set_option(fd, IPPROTO_IP, IP_RECVTOS, 1);
+  set_option(fd, IPPROTO_IP, IP_RECVTTL, 1);
+  set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);  // fails on the IPv4 sockets of a host without IPv6
+  set_option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
 }
 
 base::Result<void> UdpReceiver::usable() const {

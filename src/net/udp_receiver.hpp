@@ -50,6 +50,7 @@ class UdpReceiver {
   [[nodiscard]] base::Result<void> usable() const;
 
   size_t receive(Sink& sink, size_t budget);
+  void tell_hops();
   [[nodiscard]] int fd() const { return socket_.get(); }
   [[nodiscard]] const UdpReceiveCounters& counters() const { return counters_; }
 

@@ -4,11 +4,14 @@
 
 #include <cstring>
 
+#include "base/processor.hpp"
+
 namespace verbena::roce {
 namespace {
 
-// False before it is initialised, which does no harm.
+// Both are false before they are initialised, which does no harm.
 const bool wide_available = wide::available();
+const bool emulated = base::emulated();
 
 }  // namespace
 
@@ -25,13 +28,14 @@ uint32_t plain::crc32_copying(uint32_t crc, std::span<const std::byte> head, std
 }
 
 uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes) {
-  return wide_available ? wide::crc32(crc, bytes) : plain::crc32(crc, bytes);
+  if (wide_available) return wide::crc32(crc, bytes);
+  return emulated ? table::crc32(crc, bytes) : plain::crc32(crc, bytes);
 }
 
 uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
                        std::span<const std::byte> from) {
-  return wide_available ? wide::crc32_copying(crc, head, to, from)
-                        : plain::crc32_copying(crc, head, to, from);
+  if (wide_available) return wide::crc32_copying(crc, head, to, from);
+  return emulated ? table::crc32_copying(crc, head, to, from) : plain::crc32_copying(crc, head, to, from);
 }
 
 }  // namespace verbena::roce

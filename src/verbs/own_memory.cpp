@@ -273,6 +273,31 @@ void ProofStamp::renew(const void* data, size_t length, Access access, uint64_t 
   turn_.store(turn + 2, std::memory_order_release);
 }
 
+thread_local StandingProofs StandingProofs::current_;
+
+void StandingProofs::remember(ProofStamp& stamp, const void* data, size_t length, Access access) {
+  current_.places_[static_cast<size_t>(access)] = {&stamp, data, length};
+  current_.renewals_ = 0;
+}
+
+void StandingProofs::go_on() { current_.renewals_ = 0; }
+
+void StandingProofs::renew() {
+  constexpr unsigned kMost = 64;
+  const uint32_t aging = kProofMicroseconds / 2;
+  if (current_.renewals_ >= kMost) return;
+  for (const Access access : {Access::kRead, Access::kWrite}) {
+    Place& place = current_.places_[static_cast<size_t>(access)];
+    if (place.stamp == nullptr || place.stamp->covers(place.data, place.length, access, aging)) continue;
+    const uint64_t when = ProofClock::now();
+    ++current_.renewals_;
+    if (accessible(place.data, place.length, access))
+      place.stamp->renew(place.data, place.length, access, when);
+    else
+      place = {};
+  }
+}
+
 void store_ascending(std::byte* to, const std::byte* from, size_t length) {
   const auto store = [&]<typename T>(T word) {
     using Word [[gnu::may_alias]] = T;
@@ -351,6 +376,7 @@ bool prove_and_copy(void* to, const void* from, size_t length, Tail tail, Access
     }
   }
   stamp.renew(program, length, access, when);
+  StandingProofs::remember(stamp, program, length, access);
   return true;
 }
 

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/processor.hpp"
 #include "engine/memory_accessor.hpp"
 #include "engine/more_payloads.hpp"
 
@@ -130,8 +131,9 @@ class ProofClock {
 };
 
 // How long a proof is believed. Long enough for a burst of messages, or for a question and its answer over a
-// network; shorter than an idle moment.
-inline constexpr uint32_t kProofMicroseconds = 20;
+// network, which takes 20 times as long where the processor is emulated, as do proofs; shorter than an idle
+// moment. Before it is initialised no proof is believed, which does no harm.
+inline const uint32_t kProofMicroseconds = base::emulated() ? 400 : 20;
 
 // How long that its pages may be accessed, if only the kernel says in between that they are still mapped:
 // that is known without a look at each of them.
@@ -167,6 +169,29 @@ class ProofStamp {
   std::atomic<uintptr_t> low_ = 0;
   std::atomic<uintptr_t> high_ = 0;
   std::atomic<uint64_t> when_ = 0;
+};
+
+// Proofs for what the next message is likely to need, made while nothing comes, so that it needn't wait for
+// them. Each thread's own.
+class StandingProofs {
+ public:
+  // That was proven by this thread because a message waited.
+  static void remember(ProofStamp& stamp, const void* data, size_t length, Access access);
+  // Something came: the program is at it, and more will follow.
+  static void go_on();
+  // Nothing came. For a moment after the last time that something did.
+  static void renew();
+
+ private:
+  struct Place {
+    ProofStamp* stamp = nullptr;  // lives as long as the process
+    const void* data = nullptr;
+    size_t length = 0;
+  };
+  Place places_[2];  // by Access
+  unsigned renewals_ = 0;
+
+  static thread_local StandingProofs current_;
 };
 
 // At most 8 bytes: aligned words whole, lower addresses first.
@@ -226,7 +251,8 @@ size_t copy_payloads(std::byte* to, size_t each, size_t most, engine::MorePayloa
 [[nodiscard]] bool accessible_again(const void* data, size_t length, Access access, ProofStamp& stamp);
 
 // What place() and fetch() do when the stamp doesn't cover the program's memory: prove it, copy, renew. What
-// follows, up to `proof_end`, is proven with it where it can be: a long message comes in many pieces.
+// follows, up to `proof_end`, is proven with it where it can be: a long message comes in many pieces. The
+// stamp lives as long as the process: StandingProofs remember it.
 [[nodiscard]] bool prove_and_copy(void* to, const void* from, size_t length, engine::Tail tail, Access access,
                                   ProofStamp& stamp, uintptr_t proof_end);
 

@@ -3,14 +3,13 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "roce/bytes.hpp"
 #include "roce/codec.hpp"
 #include "roce/greeting.hpp"
 #include "roce/icrc.hpp"
 #include "roce/mad.hpp"
 #include "verbs/access_burst.hpp"
+#include "verbs/own_memory.hpp"
 #include "verbs/queue_owner.hpp"
 #include "verbs/queue_pair.hpp"
 
@@ -19,36 +18,6 @@ namespace verbena::wire {
 namespace {
 
 constexpr size_t kReceiveBudget = 256;  // packets, then others have their turn
-constexpr size_t kSmallestPacket = 12 + roce::kIcrcBytes;
-constexpr uint16_t kPkeyBits = 0x7fff;  // without the membership bit
-constexpr base::Qpn kMulticastQpn{0xffffff};
-constexpr std::byte kMigrated{0x40};     // in the BTH's second byte, IBA 9.2.3; packets have it set
-constexpr size_t kMostHeaderBytes = 64;  // of any packet
-
-base::Qpn destination_of(std::span<const std::byte> bytes) {
-  const auto at = [&](size_t i) { return std::to_integer<uint32_t>(bytes[i]); };
-  return {at(5) << 16 | at(6) << 8 | at(7)};
-}
-
-// An acknowledgement at the end of a run of requests belongs before them (adr/0015); behind other answers it
-// is where it belongs.
-bool answer_rides_last(const net::ReceivedRun& run) {
-  const auto opcode = [&](size_t index) {
-    const auto packet = run.packet_bytes(index);
-    return packet.empty() ? uint8_t{0} : std::to_integer<uint8_t>(packet[0]);
-  };
-  const size_t packets = run.packets();
-  if (packets < 2 || !roce::is_acknowledgement(opcode(packets - 1))) return false;
-  for (size_t i = 0; i + 1 < packets; ++i)
-    if (!roce::opcode_info(opcode(i)).request) return false;
-  return true;
-}
-
-// Neither the first nor the last of a message, and of no consequence but that its bytes have come.
-bool is_middle(const roce::Packet& packet) {
-  const auto& info = packet.info();
-  return info.payload && !info.first && !info.last && !packet.bth.ack_request;
-}
 
 }  // namespace
 
@@ -67,6 +36,7 @@ void Port::add(Connection& connection) {
     const std::lock_guard lock(receiving_);
     connections_[connection.own().value & 0xffff] = &connection;
     count_.fetch_add(1);
+    if (connection.route() == nullptr) link_->tell_hops();  // for a datagram's GRH
     if (const net::Route* route = connection.route(); route != nullptr && !route->recognised && knows(*route))
       connection.recognise();
   }
@@ -136,6 +106,10 @@ bool Port::drive(base::Instant now, Driver driver) {
     if (owes() || worked || !dirty_.empty() || something_due(now)) send_due(now, driver);
     if (environment_.shown != nullptr) publish_counters(now);
   }
+  if (worked)
+    verbs::StandingProofs::go_on();
+  else if (driver == Driver::kPoller)
+    verbs::StandingProofs::renew();
   return conclude_failures() || worked;
 }
 
@@ -184,87 +158,11 @@ bool Port::something_due(base::Instant now) const {
   return scheduled_.load(std::memory_order_relaxed) <= now.ns || now >= acquaintances_.next_due();
 }
 
-void Port::take_stray(base::Instant now, const net::Received& received) {
-  {
-    const std::lock_guard lock(receiving_);
-    now_ = now;
-    // One that isn't ours after all isn't passed on again.
-    if (received.bytes.size() >= kSmallestPacket && destination_of(received.bytes).slot() == slot_)
-      on_packet(received);
-  }
-  environment_.wake();  // drive() does the rest
-}
-
 void Port::conclude_later(verbs::SendQueue::Failure failure) {
   if (!failure.queue_pair) return;
   const std::lock_guard lock(failures_lock_);
   failures_.push_back(std::move(failure));
   failed_.store(true, std::memory_order_relaxed);
-}
-
-void Port::on_packet(const net::Received& received) {
-  ++counters_.packets;
-  if (const Drop drop = take(received); drop != Drop::kNone) ++counters_.drops[static_cast<size_t>(drop)];
-}
-
-// Packets of a run behind one of them that differ from it in number and payload only.
-class Port::Followers final : public engine::MorePayloads {
- public:
-  Followers(const net::ReceivedRun& run, size_t first) : run_(run), index_(first) {}
-
-  // Where the first one was good: who checks the others, and how.
-  void follow(roce::FlowIcrc& flow, roce::IdRule rule, const roce::Packet& first) {
-    flow_ = &flow;
-    rule_ = rule;
-    headers_ = first.info().header_bytes;
-  }
-  [[nodiscard]] size_t taken() const { return taken_; }
-
-  [[nodiscard]] size_t most() const override { return run_.packets() - index_ - 1; }
-  [[nodiscard]] std::span<const std::byte> next() override {
-    const auto before = run_.packet_bytes(index_);
-    if (most() == 0) return {};
-    const auto packet = run_.packet_bytes(index_ + 1);
-    if (packet.size() != before.size() || !follows(packet.data(), before.data()) ||
-        !flow_->fits(rule_, static_cast<unsigned>(index_ + 1), packet))
-      return {};
-    ++index_;
-    ++taken_;
-    return packet.subspan(headers_, packet.size() - headers_ - roce::kIcrcBytes);
-  }
-
- private:
-  // The same headers but for the PSN, which is the next one. AckReq, before the PSN, is the same.
-  [[nodiscard]] bool follows(const std::byte* packet, const std::byte* before) const {
-    constexpr size_t kPsnAt = 8;
-    constexpr size_t kBehindPsn = 12;
-    const auto number = [](const std::byte* headers) { return roce::load_be<uint32_t>(headers + kPsnAt); };
-    const uint32_t last = number(before);
-    const uint32_t next = (last & ~base::Psn::kMask) | ((last + 1) & base::Psn::kMask);
-    return std::memcmp(packet, before, kPsnAt) == 0 && number(packet) == next &&
-           std::memcmp(packet + kBehindPsn, before + kBehindPsn, headers_ - kBehindPsn) == 0;
-  }
-
-  const net::ReceivedRun& run_;
-  size_t index_;
-  size_t taken_ = 0;
-  roce::FlowIcrc* flow_ = nullptr;
-  roce::IdRule rule_{};
-  size_t headers_ = 0;
-};
-
-void Port::on_run(const net::ReceivedRun& run) {
-  const size_t packets = run.packets();
-  const bool answer_first = answer_rides_last(run);
-  if (answer_first) on_packet(run.packet(packets - 1));
-  for (size_t i = 0; i + (answer_first ? 1 : 0) < packets; ++i) {
-    Followers followers(run, i);
-    ++counters_.packets;
-    if (const Drop drop = take(run.packet(i), &followers); drop != Drop::kNone)
-      ++counters_.drops[static_cast<size_t>(drop)];
-    counters_.packets += followers.taken();
-    i += followers.taken();
-  }
 }
 
 // A look at the socket costs more than a datagram by lane. While those come it is looked at now and then.
@@ -276,106 +174,6 @@ bool Port::look_at_socket(size_t near) {
   else if (near_lately_ > 0)
     --near_lately_;
   return near_lately_ == 0 || ++round_ % kEach == 0;
-}
-
-// The headers were a process's of this host, so there is no ICRC; all else is as in a packet.
-void Port::take_near(const arena::DatagramHeader& header, std::span<const std::byte> payload) {
-  const base::Qpn destination{header.target & 0xffffff};
-  auto drop = Drop::kNoConnection;
-  Connection* connection = connections_[destination.value & 0xffff];
-  if (destination.slot() == slot_ && connection != nullptr) {
-    roce::Packet packet;
-    packet.bth.service = roce::Service::kUd;
-    const bool imm = (header.flags & arena::kDatagramImm) != 0;
-    packet.bth.operation = imm ? roce::Operation::kSendOnlyImm : roce::Operation::kSendOnly;
-    packet.bth.solicited = (header.flags & arena::kDatagramSolicited) != 0;
-    packet.bth.pkey = header.pkey;
-    packet.bth.destination = destination;
-    packet.deth = {header.qkey, {header.source & 0xffffff}};
-    packet.imm = header.imm;
-    packet.payload = payload;
-    const net::Received received{.from = {header.from},
-                                 .to = {header.to},
-                                 .traffic_class = header.traffic_class,
-                                 .hop_limit = header.hop_limit,
-                                 .bytes = payload};
-    drop = (header.pkey & kPkeyBits) != kPkeyBits ? Drop::kBadPkey
-                                                  : connection->on_packet(now_, packet, received);
-  }
-  if (drop != Drop::kNone) ++counters_.drops[static_cast<size_t>(drop)];
-}
-
-Drop Port::take(const net::Received& received, Followers* followers) {
-  if (received.bytes.size() < kSmallestPacket) return Drop::kRunt;
-  const base::Qpn destination = destination_of(received.bytes);
-  if (destination == kMulticastQpn) return take_multicast(received);
-  if (destination.slot() != slot_) {
-    if (environment_.pass_on) environment_.pass_on(received);
-    return Drop::kStray;
-  }
-  if (destination == own_number()) return take_greeting(received);
-  Connection* connection = connections_[destination.value & 0xffff];
-  if (connection == nullptr) return Drop::kNoConnection;
-  return take_for(*connection, received, followers);
-}
-
-Drop Port::take_for(Connection& connection, const net::Received& received, Followers* followers) {
-  const net::Route* route = connection.route();
-  const auto comes_by = [&](const net::Route& way) {
-    return received.from == way.to && received.to == way.from;
-  };
-  bool known = route == nullptr || comes_by(*route);
-  if (!known)
-    if (const auto* other = connection.alternate(); other != nullptr && comes_by(*other)) {
-      route = other;
-      known = true;
-    }
-  const bool verbena = route != nullptr ? connection.recognised() : acquaintances_.is_verbena(received.from);
-  const auto rule = verbena ? roce::IdRule::kSegment : roce::IdRule::kAny;
-  roce::Flow flow = received.flow();
-  roce::FlowIcrc& checks = flows_.of(flow);
-  if (!checks.fits(rule, received.segment, received.bytes)) {
-    if (route == nullptr || received.from == route->to) return Drop::kBadIcrc;
-    flow.source = route->to.bytes;
-    const bool rewritten = roce::icrc_fits(flow, rule, received.segment, received.bytes);
-    return rewritten ? Drop::kNatRewritten : Drop::kBadIcrc;
-  }
-  const auto packet = roce::parse(received.bytes.first(received.bytes.size() - roce::kIcrcBytes));
-  if (!known) {
-    if (packet && packet->bth.migrated) connection.refuse_path();
-    return Drop::kWrongAddress;
-  }
-  if (!packet) return drop_of(packet.error());
-  if ((packet->bth.pkey & kPkeyBits) != kPkeyBits) return Drop::kBadPkey;
-  if (!connection.dirty_) {
-    connection.dirty_ = true;
-    dirty_.push_back(&connection);
-  }
-  const Drop drop = connection.on_packet(now_, *packet, received);
-  if (followers != nullptr && drop == Drop::kNone && followers->most() > 0 && is_middle(*packet)) {
-    followers->follow(checks, rule, *packet);
-    (void)connection.on_more(now_, *packet, *followers);
-  }
-  // Whose datagram was good is worth knowing; who isn't heard of in any other way is not asked.
-  if (route == nullptr && drop == Drop::kNone && !received.to.multicast())
-    (void)knows({.from = received.to, .to = received.from, .interface = received.interface});
-  return drop;
-}
-
-Drop Port::take_greeting(const net::Received& received) {
-  if (!roce::icrc_fits(received.flow(), roce::IdRule::kAny, received.segment, received.bytes))
-    return Drop::kBadIcrc;
-  const auto packet = roce::parse(received.bytes.first(received.bytes.size() - roce::kIcrcBytes));
-  if (!packet) return drop_of(packet.error());
-  const auto greeting = roce::parse_greeting(*packet);
-  if (!greeting) return Drop::kNoConnection;
-  if (!greeting->answer) return answer_greeting(*greeting, received);
-  if (greeting->from != roce::kGeneralServicesQpn) return take_pace(greeting->transaction);
-  if (acquaintances_.recognise(received.from, greeting->transaction))
-    for (Connection* connection : connections_)
-      if (connection != nullptr && connection->route() != nullptr && connection->route()->to == received.from)
-        connection->recognise();
-  return Drop::kNone;
 }
 
 void Port::greet(base::Instant now) {
@@ -390,30 +188,6 @@ void Port::send_greeting(const roce::Greeting& greeting, base::Qpn to, const net
   const auto space = transmitter_.space(roce::kGreetingBytes + roce::kIcrcBytes);
   roce::emit_greeting(greeting, to, space.first<roce::kGreetingBytes>());
   transmitter_.commit(route, roce::kGreetingBytes + roce::kIcrcBytes);
-}
-
-// A process that sends unreliably wants to know that we have come so far (pacing.hpp).
-Drop Port::answer_greeting(const roce::Greeting& greeting, const net::Received& received) {
-  const net::Route back{.from = received.to,
-                        .to = received.from,
-                        .interface = received.interface,
-                        .slot = greeting.from.slot(),
-                        .recognised = true};
-  const std::lock_guard sending(sending_);
-  send_greeting({.answer = true, .from = own_number(), .transaction = greeting.transaction}, greeting.from,
-                back);
-  return Drop::kNone;
-}
-
-Drop Port::take_pace(uint64_t number) {
-  std::vector<uint16_t> waiting;
-  {
-    const std::lock_guard sending(sending_);
-    waiting = pacing_.answered(number);
-  }
-  for (const uint16_t index : waiting)
-    if (auto* connection = connections_[index]) schedule(*connection, now_, now_);
-  return Drop::kNone;
 }
 
 void Port::schedule(Connection& connection, base::Instant due, base::Instant now) {
@@ -463,58 +237,6 @@ void Port::run_scheduled(base::Instant now) {
   }
   for (const uint16_t index : due_)
     if (auto* connection = connections_[index]) connection->go_on(now);
-}
-
-std::span<std::byte> Port::Sending::room(uint8_t opcode, size_t payload_bytes) {
-  const size_t headers = roce::opcode_info(opcode).header_bytes;
-  space_ = port_.transmitter_.space(headers + ((payload_bytes + 3) & ~size_t{3}) + roce::kIcrcBytes);
-  return space_.subspan(headers, payload_bytes);
-}
-
-void Port::Sending::commit(const roce::Packet& packet) {
-  const size_t payload = packet.payload.size();
-  const size_t pad = -payload & 3;
-  const size_t headers = roce::emit_headers(packet, static_cast<unsigned>(pad), space_);
-  if (!migrated_) space_[1] &= ~kMigrated;
-  std::ranges::fill(space_.subspan(headers + payload, pad), std::byte{0});
-  const size_t bytes = headers + payload + pad + roce::kIcrcBytes;
-  port_.transmitter_.commit(route_, bytes);
-  if (!paced_) return;
-  if (const auto number = port_.pacing_.sent(route_, bytes, now_))
-    port_.send_greeting({.from = port_.own_number(), .transaction = *number},
-                        base::Qpn::make(packet.bth.destination.slot(), 0), route_);
-}
-
-size_t Port::Sending::run_room(uint8_t opcode, size_t payload_bytes) {
-  if (paced_) return 0;
-  return port_.transmitter_.room_for(
-      route_, roce::opcode_info(opcode).header_bytes + payload_bytes + roce::kIcrcBytes);
-}
-
-void Port::Sending::commit_run(const roce::Packet& first, std::span<const std::byte> memory,
-                               size_t payload_bytes) {
-  std::array<std::byte, kMostHeaderBytes> space;
-  const auto headers = std::span(space).first(roce::emit_headers(first, 0, space));
-  if (!migrated_) headers[1] &= ~kMigrated;
-  const verbs::AsAdapter as_adapter;
-  for (base::Psn psn = first.bth.psn; !memory.empty(); psn = psn + 1) {
-    roce::set_psn(headers, psn);
-    port_.transmitter_.append(route_, headers, memory.first(payload_bytes));
-    memory = memory.subspan(payload_bytes);
-  }
-}
-
-void Port::Sending::carry(const roce::Packet& acknowledgement) {
-  const auto space = port_.transmitter_.rider_space();
-  const size_t headers = roce::emit_headers(acknowledgement, 0, space);
-  if (!migrated_) space[1] &= ~kMigrated;
-  port_.transmitter_.carry(route_, headers + roce::kIcrcBytes);
-}
-
-void Port::Sending::await_turn(Connection& connection) {
-  if (ready()) return;
-  port_.pacing_.wait(route_, static_cast<uint16_t>(connection.own().value));
-  port_.schedule(connection, port_.pacing_.opens_at(route_), now_);
 }
 
 }  // namespace verbena::wire
