@@ -61,7 +61,7 @@ void Port::on_packet(const net::Received& received) {
 // Packets of a run behind one of them that differ from it in number and payload only.
 class Port::Followers final : public engine::MorePayloads {
  public:
-  Followers(const net::ReceivedRun& run, size_t first) : run_(run), index_(first) {}
+  Followers(const net::ReceivedRun& run, size_t first) : run_(run), packets_(run.packets()), index_(first) {}
 
   // Where the first one was good: who checks the others, and how.
   void follow(roce::FlowIcrc& flow, roce::IdRule rule, const roce::Packet& first) {
@@ -71,10 +71,10 @@ class Port::Followers final : public engine::MorePayloads {
   }
   [[nodiscard]] size_t taken() const { return taken_; }
 
-  [[nodiscard]] size_t most() const override { return run_.packets() - index_ - 1; }
+  [[nodiscard]] size_t most() const override { return packets_ - index_ - 1; }
   [[nodiscard]] std::span<const std::byte> next() override {
-    const auto before = run_.packet_bytes(index_);
     if (most() == 0) return {};
+    const auto before = run_.packet_bytes(index_);
     const auto packet = run_.packet_bytes(index_ + 1);
     if (packet.size() != before.size() || !follows(packet.data(), before.data()) ||
         !flow_->fits(rule_, static_cast<unsigned>(index_ + 1), packet))
@@ -97,6 +97,7 @@ class Port::Followers final : public engine::MorePayloads {
   }
 
   const net::ReceivedRun& run_;
+  size_t packets_;
   size_t index_;
   size_t taken_ = 0;
   roce::FlowIcrc* flow_ = nullptr;

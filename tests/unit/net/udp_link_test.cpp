@@ -61,6 +61,7 @@ TEST_P(Families, RunsArriveAsTheyWereSent) {
   Route route = to(2);
   route.traffic_class = 0x6a;
   route.hop_limit = 17;
+  two_->tell_hops();
   Keeper keeper;
   size_t sent = 0;
   // One packet, a few, the most there can be, and the same with a shorter one at the end.
@@ -203,9 +204,26 @@ TEST_P(Families, ARunThatTheKernelRefusesGoesPacketByPacket) {
   for (uint32_t i = 0; i < 200; ++i) EXPECT_EQ(packet_of(2, i, 64), keeper.kept[i].bytes);
 }
 
+// Also of what had come before it was asked for.
+TEST_P(Families, HopsAreToldToWhoAsks) {
+  Route route = to(2);
+  route.traffic_class = 0x6a;
+  route.hop_limit = 17;
+  EXPECT_TRUE(one_->send({route, 100, packet_of(2, 0, 100)}));
+  Keeper keeper;
+  ASSERT_TRUE(keeper.take(*two_, 1));
+  EXPECT_TRUE(one_->send({route, 100, packet_of(2, 1, 100)}));
+  two_->tell_hops();
+  ASSERT_TRUE(keeper.take(*two_, 2));
+  EXPECT_EQ(0, keeper.kept[0].about.hop_limit);
+  EXPECT_EQ(17, keeper.kept[1].about.hop_limit);
+  EXPECT_EQ(0x6a, keeper.kept[1].about.traffic_class);
+}
+
 TEST_P(Families, HopLimitZeroIsSentAsOne) {
   Route route = to(2);
   route.hop_limit = 0;
+  two_->tell_hops();
   EXPECT_TRUE(one_->send({route, 100, packet_of(2, 0, 100)}));
   Keeper keeper;
   ASSERT_TRUE(keeper.take(*two_, 1));
@@ -365,6 +383,7 @@ TEST(UdpLink, ReceivesFromAnIpv4Socket) {
   sockaddr_in any{.sin_family = AF_INET, .sin_port = htons(kRocePort)};
   ASSERT_EQ(0, ::bind(socket.get(), reinterpret_cast<sockaddr*>(&any), sizeof any));
   auto link = *UdpLink::create(std::move(socket));
+  link->tell_hops();
   Transmitter transmitter(*link);
   Route route = loopback4(2);
   route.traffic_class = 0x22;

@@ -271,6 +271,52 @@ TEST(ProofStamp, IsSharedByThreads) {
   for (auto& thread : threads) thread.join();
 }
 
+// Whether a standing proof covers it; tried again, for a thread that lost its CPU meanwhile learned nothing.
+bool renewed(const ProofStamp& stamp, const void* data) {
+  for (int tries = 0; tries < 20; ++tries) {
+    StandingProofs::renew();
+    if (stamp.covers(data, 8, Access::kWrite)) return true;
+    outlast_a_proof();
+  }
+  return false;
+}
+
+TEST(StandingProofs, AreRenewedWhileNothingComes) {
+  static ProofStamp stamp;
+  const uint64_t word = 42;
+  std::byte* area = map_pages(1);
+  ASSERT_TRUE(place(area, &word, 8, Tail::kLast, stamp));
+  outlast_a_proof();
+  EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
+  EXPECT_TRUE(renewed(stamp, area));
+}
+
+TEST(StandingProofs, EndAfterAWhileAndGoOnWithTheNextMessage) {
+  static ProofStamp stamp;
+  const uint64_t word = 42;
+  std::byte* area = map_pages(1);
+  ASSERT_TRUE(place(area, &word, 8, Tail::kLast, stamp));
+  for (int i = 0; i < 100; ++i) {
+    outlast_a_proof();
+    StandingProofs::renew();
+  }
+  EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
+  StandingProofs::go_on();
+  EXPECT_TRUE(renewed(stamp, area));
+}
+
+TEST(StandingProofs, EndWhereTheMemoryDoes) {
+  static ProofStamp stamp;
+  const uint64_t word = 42;
+  std::byte* area = map_pages(1);
+  ASSERT_TRUE(place(area, &word, 8, Tail::kLast, stamp));
+  ASSERT_EQ(0, ::munmap(area, kPage));
+  outlast_a_proof();
+  StandingProofs::renew();
+  EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
+  EXPECT_FALSE(place(area, &word, 8, Tail::kLast, stamp));
+}
+
 TEST(ProofClock, KnowsAMicrosecondOnceItRanForAWhile) {
   const auto start = std::chrono::steady_clock::now();
   const uint64_t first = ProofClock::now();
