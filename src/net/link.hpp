@@ -114,7 +114,7 @@ class Link {
   virtual size_t receive(Sink& sink, size_t budget) = 0;
 
   // From now on traffic class and hop limit of what comes are told: to find them out costs time, and most
-  // have no use for them. Not while receive() runs.
+  // have no use for them. On the thread that receives.
   virtual void tell_hops() {}
 
   // When receive() has something to hand over though nothing comes in; on its thread.

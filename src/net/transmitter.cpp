@@ -65,8 +65,10 @@ void Transmitter::append(const Route& route, std::span<const std::byte> headers,
 }
 
 size_t Transmitter::room_for(const Route& route, size_t bytes) const {
-  const bool on = joins(route, bytes) && bytes == segment_bytes_;
-  return std::min(kMaxRunPackets - (on ? packets_ : 0), (kMaxRunBytes - (on ? end_ : 0)) / bytes);
+  if (!route.recognised) return 1;
+  if (packets_ == 0) return std::min(kMaxRunPackets, kMaxRunBytes / bytes);
+  if (!joins(route, bytes)) return 0;
+  return bytes < segment_bytes_ ? 1 : std::min(kMaxRunPackets - packets_, (kMaxRunBytes - end_) / bytes);
 }
 
 void Transmitter::end_packet(const Route& route, size_t bytes) {

@@ -36,8 +36,8 @@ class Transmitter {
 
   // A packet whose payload lies elsewhere and has no padding: copied, and its ICRC taken, in one pass.
   void append(const Route& route, std::span<const std::byte> headers, std::span<const std::byte> payload);
-  // How many packets of that length (ICRC included) fit into the run at hand or, where they don't join it,
-  // into one of their own.
+  // How many packets of that length (ICRC included) can be appended with nothing sent before the last of
+  // them.
   [[nodiscard]] size_t room_for(const Route& route, size_t bytes) const;
 
   // A short packet that must not come after those which are committed behind it, up to flush(). Who gets a

@@ -26,7 +26,7 @@ std::byte* AccessBurst::Held::find(const Side& side, const KeyUse& use, Access a
       use_.access == use.access && use_.queue_pair == use.queue_pair && offset <= use_.length &&
       use.length <= use_.length - offset &&
       // A burst that lasts longer, for its thread may lose the core, proves anew.
-      ProofClock::within(proven_at_, ProofClock::now(), kProofMicroseconds))
+      ProofStamp::believed(proven_at_, kProofMicroseconds))
     return base_ + offset;
   guard_.reset();
   std::byte* const found = look_up(side, use, access);

@@ -8,6 +8,7 @@
 #include "base/explain.hpp"
 #include "base/time.hpp"
 #include "verbs/device_limits.hpp"
+#include "verbs/own_memory.hpp"
 
 namespace verbena::verbs {
 namespace {
@@ -117,6 +118,7 @@ base::Result<void> MemoryRegions::withdraw(uint32_t index, const char* what) {
                                   "deallocate them first",
                                   what, windows->second));
   arena_.mr(index).word.atomic().store(0);  // with its fence
+  ProofStamp::forget_all();
   return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -276,7 +277,7 @@ void ProofStamp::renew(const void* data, size_t length, Access access, uint64_t 
 thread_local StandingProofs StandingProofs::current_;
 
 void StandingProofs::remember(ProofStamp& stamp, const void* data, size_t length, Access access) {
-  current_.places_[static_cast<size_t>(access)] = {&stamp, data, length};
+  current_.places_[static_cast<size_t>(access)] = {&stamp, data, length, ProofClock::now()};
   current_.renewals_ = 0;
 }
 
@@ -289,6 +290,10 @@ void StandingProofs::renew() {
   for (const Access access : {Access::kRead, Access::kWrite}) {
     Place& place = current_.places_[static_cast<size_t>(access)];
     if (place.stamp == nullptr || place.stamp->covers(place.data, place.length, access, aging)) continue;
+    if (!ProofStamp::believed(place.remembered, UINT32_MAX)) {
+      place = {};
+      continue;
+    }
     const uint64_t when = ProofClock::now();
     ++current_.renewals_;
     if (accessible(place.data, place.length, access))
@@ -340,7 +345,8 @@ bool accessible_again(const void* data, size_t length, Access access, ProofStamp
     const auto first = reinterpret_cast<uintptr_t>(data) & ~(page_size() - 1);
     const size_t span = reinterpret_cast<uintptr_t>(data) + length - first;
     // With MS_ASYNC nothing is written; it fails where something isn't mapped.
-    return ::msync(reinterpret_cast<void*>(first), span, MS_ASYNC) == 0;
+    // Not by the C library's, which is a cancellation point (adr/0016).
+    return ::syscall(SYS_msync, first, span, MS_ASYNC) == 0;
   }
   const uint64_t when = ProofClock::now();
   ProofClock::calibrate();
@@ -376,7 +382,6 @@ bool prove_and_copy(void* to, const void* from, size_t length, Tail tail, Access
     }
   }
   stamp.renew(program, length, access, when);
-  StandingProofs::remember(stamp, program, length, access);
   return true;
 }
 

@@ -156,14 +156,22 @@ class ProofStamp {
     const auto first = reinterpret_cast<uintptr_t>(data);
     if (access == Access::kWrite && (low & kWritable) == 0) return false;
     if (first < (low & ~kWritable) || first > high || high - first < length) return false;
-    return ProofClock::within(when, ProofClock::now(), microseconds);
+    return believed(when, microseconds);
   }
   void renew(const void* data, size_t length, Access access, uint64_t when);
-  // Forgets everything: for deregistration, and for tests.
   void clear() { renew(nullptr, 0, Access::kRead, 0); }
 
+  // Memory is no longer registered, and may soon be something else: nothing that was proven of any is
+  // believed any more.
+  static void forget_all() { forgotten_.store(ProofClock::now(), std::memory_order_relaxed); }
+  [[nodiscard]] static bool believed(uint64_t when, uint32_t microseconds) {
+    return when > forgotten_.load(std::memory_order_relaxed) &&
+           ProofClock::within(when, ProofClock::now(), microseconds);
+  }
+
  private:
-  static constexpr uintptr_t kWritable = 1;  // in low_, whose page address leaves the bit free
+  static inline std::atomic<uint64_t> forgotten_ = 0;  // when
+  static constexpr uintptr_t kWritable = 1;            // in low_, whose page address leaves the bit free
 
   std::atomic<uint32_t> turn_ = 0;  // odd while it is being renewed
   std::atomic<uintptr_t> low_ = 0;
@@ -175,7 +183,7 @@ class ProofStamp {
 // them. Each thread's own.
 class StandingProofs {
  public:
-  // That was proven by this thread because a message waited.
+  // That was proven by this thread because a message waited. The stamp lives as long as the process.
   static void remember(ProofStamp& stamp, const void* data, size_t length, Access access);
   // Something came: the program is at it, and more will follow.
   static void go_on();
@@ -184,9 +192,10 @@ class StandingProofs {
 
  private:
   struct Place {
-    ProofStamp* stamp = nullptr;  // lives as long as the process
+    ProofStamp* stamp = nullptr;
     const void* data = nullptr;
     size_t length = 0;
+    uint64_t remembered = 0;  // when
   };
   Place places_[2];  // by Access
   unsigned renewals_ = 0;
@@ -251,8 +260,7 @@ size_t copy_payloads(std::byte* to, size_t each, size_t most, engine::MorePayloa
 [[nodiscard]] bool accessible_again(const void* data, size_t length, Access access, ProofStamp& stamp);
 
 // What place() and fetch() do when the stamp doesn't cover the program's memory: prove it, copy, renew. What
-// follows, up to `proof_end`, is proven with it where it can be: a long message comes in many pieces. The
-// stamp lives as long as the process: StandingProofs remember it.
+// follows, up to `proof_end`, is proven with it where it can be: a long message comes in many pieces.
 [[nodiscard]] bool prove_and_copy(void* to, const void* from, size_t length, engine::Tail tail, Access access,
                                   ProofStamp& stamp, uintptr_t proof_end);
 

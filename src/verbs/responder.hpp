@@ -87,6 +87,10 @@ class Responder final : public engine::ResponderActions {
   [[nodiscard]] engine::Verdict deliver_datagram(const engine::Arrival& arrival, std::span<const iovec> from);
   void abandon_receive() override { give_back(); }
   [[nodiscard]] uint32_t credits() override;
+  // How many receives had been posted in all when credits() was last asked, and how many have now. The latter
+  // on any thread.
+  [[nodiscard]] uint32_t posted_then() const { return posted_; }
+  [[nodiscard]] uint32_t posted_now() const { return entry_.posted.acquire(); }
   [[nodiscard]] engine::Verdict fail(engine::Verdict why, bool consumes_receive) override;
 
   // Longer messages are placed straight into the receive's buffers.

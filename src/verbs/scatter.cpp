@@ -39,9 +39,11 @@ uintptr_t proof_end(const void* data, uint64_t known_end) {
 bool gather_own(std::byte* into, std::span<const iovec> from, uint64_t known_end) {
   for (const auto& piece : from) {
     if (piece.iov_len == 0) continue;
-    if (!fetch(into, piece.iov_base, piece.iov_len, readable.at(piece.iov_base, known_end != 0),
-               proof_end(piece.iov_base, known_end)))
+    ProofStamp& stamp = readable.at(piece.iov_base, known_end != 0);
+    const bool proven = stamp.covers(piece.iov_base, piece.iov_len, Access::kRead);
+    if (!fetch(into, piece.iov_base, piece.iov_len, stamp, proof_end(piece.iov_base, known_end)))
       return false;
+    if (!proven) StandingProofs::remember(stamp, piece.iov_base, piece.iov_len, Access::kRead);
     into += piece.iov_len;
   }
   return true;
@@ -54,9 +56,10 @@ bool scatter_own(std::span<const iovec> into, const std::byte* from, uint64_t le
     if (part == 0) continue;
     length -= part;
     const auto order = length == 0 ? tail : engine::Tail::kAnyOrder;
-    if (!place(piece.iov_base, from, part, order, writable.at(piece.iov_base, known_end != 0),
-               proof_end(piece.iov_base, known_end)))
-      return false;
+    ProofStamp& stamp = writable.at(piece.iov_base, known_end != 0);
+    const bool proven = stamp.covers(piece.iov_base, part, Access::kWrite);
+    if (!place(piece.iov_base, from, part, order, stamp, proof_end(piece.iov_base, known_end))) return false;
+    if (!proven) StandingProofs::remember(stamp, piece.iov_base, part, Access::kWrite);
     from += part;
   }
   return true;

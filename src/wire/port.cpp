@@ -36,7 +36,8 @@ void Port::add(Connection& connection) {
     const std::lock_guard lock(receiving_);
     connections_[connection.own().value & 0xffff] = &connection;
     count_.fetch_add(1);
-    if (connection.route() == nullptr) link_->tell_hops();  // for a datagram's GRH
+    // For a datagram's GRH.
+    if (connection.route() == nullptr && !std::exchange(tells_hops_, true)) link_->tell_hops();
     if (const net::Route* route = connection.route(); route != nullptr && !route->recognised && knows(*route))
       connection.recognise();
   }

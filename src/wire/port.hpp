@@ -270,6 +270,7 @@ class Port final : public verbs::Wire, private net::Sink {
   std::vector<Connection*> owing_;  // acknowledgements that were put off, and may have left since
   std::vector<Connection*> owed_;   // those of the turn before
   bool may_put_off_ = false;        // in this turn
+  bool tells_hops_ = false;         // the link does
   std::vector<uint16_t> due_;
   roce::RecentFlows flows_;  // of what comes
   Acquaintances acquaintances_;

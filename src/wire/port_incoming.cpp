@@ -1,5 +1,6 @@
 // What becomes of packets that come.
 #include <cstring>
+#include <utility>
 
 #include "roce/bytes.hpp"
 #include "roce/codec.hpp"
@@ -151,6 +152,8 @@ Drop Port::take(const net::Received& received, Followers* followers) {
   const base::Qpn destination = destination_of(received.bytes);
   if (destination == kMulticastQpn) return take_multicast(received);
   if (destination.slot() != slot_) {
+    // It may be a datagram for who wants to know its hop limit. Of the first one that isn't known.
+    if (!std::exchange(tells_hops_, true)) link_->tell_hops();
     if (environment_.pass_on) environment_.pass_on(received);
     return Drop::kStray;
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/credits.hpp"
+
 namespace verbena::wire {
 
 using verbs::SendOutcome;
@@ -99,11 +101,7 @@ void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   if (!requester_ || stopped_) return;
   requester_->set_whole_replays(!recognised());
   const bool carries = owed_ && has_unsent();
-  if (carries) {
-    sending.carry(*owed_);
-    owed_.reset();
-    Port::settle(*this);
-  }
+  if (carries) carry_owed(sending);
   const bool more = sending.send_from(*requester_);
   // Behind others' answers the acknowledgement wouldn't be taken first.
   if (carries) sending.flush();
@@ -164,9 +162,22 @@ void RcConnection::acknowledge_or_put_off(base::Instant now, Port::Sending& send
   answering_.store(false, std::memory_order_relaxed);
   if (!responder_.only_acknowledges()) return;
   if (requests_follow || port_->put_off(*this))
-    owed_ = responder_.take_acknowledgement();
+    owed_ = {.packet = responder_.take_acknowledgement(),
+             .credits = xrc_ ? engine::kCreditsUncounted : actions_.credits(),
+             .posted = actions_.posted_then()};
   else
     send_answers(now, sending);
+}
+
+// The program may have posted receives since, and the peer wait for them.
+void RcConnection::carry_owed(Port::Sending& sending) {
+  if (owed_->credits != engine::kCreditsUncounted) {
+    const uint32_t credits = owed_->credits + (actions_.posted_now() - owed_->posted);
+    owed_->packet.aeth.syndrome = static_cast<uint8_t>(roce::syndrome::kAck | engine::credit_code(credits));
+  }
+  sending.carry(owed_->packet);
+  owed_.reset();
+  Port::settle(*this);
 }
 
 // A post finds it owed, or sent.

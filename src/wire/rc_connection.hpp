@@ -45,6 +45,7 @@ class RcConnection final : public ConnectedPath {
   void send_answers(base::Instant now, Port::Sending& sending);
   void acknowledge_or_put_off(base::Instant now, Port::Sending& sending, bool requests_follow);
   void take_back(const Port::Sending& sending);
+  void carry_owed(Port::Sending& sending);
   [[nodiscard]] bool has_unsent() const { return requester_ && !stopped_ && requester_->has_unsent(); }
 
   // Under the send queue's lock.
@@ -68,7 +69,12 @@ class RcConnection final : public ConnectedPath {
   std::atomic<bool> answering_ = false;
   // The acknowledgement that was put off: whoever sends requests takes it along. Under the port's sending
   // lock.
-  std::optional<roce::Packet> owed_;
+  struct Owed {
+    roce::Packet packet;
+    uint32_t credits = 0;  // that it tells, when so many receives had been posted in all
+    uint32_t posted = 0;
+  };
+  std::optional<Owed> owed_;
 };
 
 }  // namespace verbena::wire

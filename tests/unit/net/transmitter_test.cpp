@@ -185,7 +185,10 @@ TEST_F(Transmit, SaysHowManyGoTogether) {
   EXPECT_EQ(transmitter_.room_for(loopback4(1), 64), kMaxRunPackets);
   give(loopback4(1), kBytes);
   EXPECT_EQ(transmitter_.room_for(loopback4(1), kBytes), kMaxRunBytes / kBytes - 1);
-  EXPECT_EQ(transmitter_.room_for(loopback4(2), kBytes), kMaxRunBytes / kBytes);
+  EXPECT_EQ(transmitter_.room_for(loopback4(2), kBytes), 0u);
+  EXPECT_EQ(transmitter_.room_for(loopback4(1), kBytes + 4), 0u);
+  EXPECT_EQ(transmitter_.room_for(loopback4(1), kBytes - 4), 1u);
+  EXPECT_EQ(transmitter_.room_for(loopback4(3, false), kBytes), 1u);
   for (size_t room = transmitter_.room_for(loopback4(1), kBytes); room > 0; --room) {
     EXPECT_EQ(link_.runs.size(), 0u);
     give_in_parts(loopback4(1), kBytes);

@@ -286,6 +286,7 @@ TEST(StandingProofs, AreRenewedWhileNothingComes) {
   const uint64_t word = 42;
   std::byte* area = map_pages(1);
   ASSERT_TRUE(place(area, &word, 8, Tail::kLast, stamp));
+  StandingProofs::remember(stamp, area, 8, Access::kWrite);
   outlast_a_proof();
   EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
   EXPECT_TRUE(renewed(stamp, area));
@@ -296,6 +297,7 @@ TEST(StandingProofs, EndAfterAWhileAndGoOnWithTheNextMessage) {
   const uint64_t word = 42;
   std::byte* area = map_pages(1);
   ASSERT_TRUE(place(area, &word, 8, Tail::kLast, stamp));
+  StandingProofs::remember(stamp, area, 8, Access::kWrite);
   for (int i = 0; i < 100; ++i) {
     outlast_a_proof();
     StandingProofs::renew();
@@ -310,11 +312,25 @@ TEST(StandingProofs, EndWhereTheMemoryDoes) {
   const uint64_t word = 42;
   std::byte* area = map_pages(1);
   ASSERT_TRUE(place(area, &word, 8, Tail::kLast, stamp));
+  StandingProofs::remember(stamp, area, 8, Access::kWrite);
   ASSERT_EQ(0, ::munmap(area, kPage));
   outlast_a_proof();
   StandingProofs::renew();
   EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
   EXPECT_FALSE(place(area, &word, 8, Tail::kLast, stamp));
+}
+
+TEST(StandingProofs, EndWithAnyRegistration) {
+  static ProofStamp stamp;
+  const uint64_t word = 42;
+  std::byte* area = map_pages(1);
+  ASSERT_TRUE(place(area, &word, 8, Tail::kLast, stamp));
+  StandingProofs::remember(stamp, area, 8, Access::kWrite);
+  ProofStamp::forget_all();
+  EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
+  StandingProofs::renew();
+  EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
+  EXPECT_TRUE(place(area, &word, 8, Tail::kLast, stamp)) << "proven anew";
 }
 
 TEST(ProofClock, KnowsAMicrosecondOnceItRanForAWhile) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../verbs/responder_script.hpp"
+#include "engine/credits.hpp"
 #include "roce/codec.hpp"
 #include "roce/icrc.hpp"
 
@@ -33,6 +34,7 @@ struct ScriptedLink final : net::Link {
     for (size_t i = 0; i < run.packets(); ++i) {
       const auto packet = roce::parse(run.packet(i).first(run.packet(i).size() - roce::kIcrcBytes));
       const bool ack = packet && roce::is_acknowledgement(packet->bth.opcode());
+      if (ack) credits = engine::credits_of(packet->aeth.syndrome);
       text += (i > 0 ? " " : "") + (ack ? "ack " + std::to_string(packet->bth.psn.value) : "send");
     }
     sent.push_back(text);
@@ -53,6 +55,7 @@ struct ScriptedLink final : net::Link {
 
   std::vector<std::vector<std::byte>> waiting;
   std::vector<std::string> sent;
+  uint32_t credits = 0;                 // that the last acknowledgement told
   std::function<void()> after_packets;  // once, while the port still takes packets in
 };
 
@@ -105,13 +108,16 @@ class RcConnectionTest : public testing::Test {
          .signal_all = true,
          .paths = std::make_shared<WirePaths>(port_, owner_, recognised)});
     owner_.connect(*qp_, setup_);
-    for (uint64_t i = 0; i < 8; ++i) {
-      ibv_recv_wr receive{.wr_id = i};
-      ASSERT_EQ(0, qp_->post_recv(&receive, nullptr));
-    }
+    post_receives(8);
     next_psn_ = verbs::OwnerProcess::identity(setup_).first_psn;
   }
 
+  void post_receives(int count) {
+    for (int i = 0; i < count; ++i) {
+      ibv_recv_wr receive{};
+      ASSERT_EQ(0, qp_->post_recv(&receive, nullptr));
+    }
+  }
   // An empty SEND of the peer's comes; `after` happens while the port still takes packets in.
   void peer_sends(std::function<void()> after = {}) {
     roce::Packet packet;
@@ -165,6 +171,16 @@ TEST_F(RcConnectionTest, TheNextPostTakesTheAcknowledgementAlong) {
   EXPECT_EQ((Runs{"send " + ack()}), sent());
   drive(Driver::kPoller);
   EXPECT_EQ((Runs{}), sent()) << "it has left";
+}
+
+// The peer may wait for them.
+TEST_F(RcConnectionTest, AnAcknowledgementThatWasPutOffTellsOfReceivesPostedSince) {
+  peer_sends();
+  drive(Driver::kPoller);
+  post_receives(5);
+  post();
+  EXPECT_EQ((Runs{"send " + ack()}), sent());
+  EXPECT_EQ(12u, link_->credits);
 }
 
 TEST_F(RcConnectionTest, TheNextPollSendsWhatNoPostTook) {
