@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 
 #include "roce/packet.hpp"
 
 namespace verbena::engine {
+
+// Fewer packets than these go one by one.
+inline constexpr uint32_t kWorthARun = 4;
 
 class PacketSink {
  public:

@@ -12,10 +12,6 @@ using base::Psn;
 using roce::Operation;
 namespace syndrome = roce::syndrome;
 
-namespace {
-constexpr uint32_t kWorthARun = 4;  // fewer answers go one by one
-}  // namespace
-
 bool RcResponder::poll_transmit(Instant, PacketSink& sink) {
   tell_failure();
   if (!sink.ready()) return false;

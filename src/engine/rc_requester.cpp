@@ -21,8 +21,6 @@ namespace {
 constexpr uint32_t kAsksPerWindow = 8;
 constexpr uint32_t kAskedAtOnce = 16;
 constexpr uint32_t kAsksPerQueue = 4;
-// Fewer packets go one by one.
-constexpr uint64_t kWorthARun = 4;
 // A long READ is asked for in parts: its answers must fit the window, since nobody else holds them back.
 constexpr uint32_t kLongestFetch = 256 * 1024;
 constexpr base::Duration kFirstPatience = base::milliseconds(2);

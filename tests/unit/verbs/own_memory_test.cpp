@@ -271,66 +271,62 @@ TEST(ProofStamp, IsSharedByThreads) {
   for (auto& thread : threads) thread.join();
 }
 
-// Whether a standing proof covers it; tried again, for a thread that lost its CPU meanwhile learned nothing.
-bool renewed(const ProofStamp& stamp, const void* data) {
-  for (int tries = 0; tries < 20; ++tries) {
-    StandingProofs::renew();
-    if (stamp.covers(data, 8, Access::kWrite)) return true;
-    outlast_a_proof();
+// A page that a message was placed into.
+class StandingProofsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(place_message());
+    StandingProofs::remember(stamp_, page_, 8, Access::kWrite);
   }
-  return false;
-}
+  bool place_message() {
+    const uint64_t word = 42;
+    return place(page_, &word, 8, Tail::kLast, stamp_);
+  }
+  [[nodiscard]] bool proven() const { return stamp_.covers(page_, 8, Access::kWrite); }
+  // Tried again, for a thread that lost its CPU meanwhile learned nothing.
+  [[nodiscard]] bool renewed() const {
+    for (int tries = 0; tries < 20; ++tries) {
+      StandingProofs::renew();
+      if (proven()) return true;
+      outlast_a_proof();
+    }
+    return false;
+  }
 
-TEST(StandingProofs, AreRenewedWhileNothingComes) {
-  static ProofStamp stamp;
-  const uint64_t word = 42;
-  std::byte* area = map_pages(1);
-  ASSERT_TRUE(place(area, &word, 8, Tail::kLast, stamp));
-  StandingProofs::remember(stamp, area, 8, Access::kWrite);
+  static inline ProofStamp stamp_;
+  std::byte* page_ = map_pages(1);
+};
+
+TEST_F(StandingProofsTest, AreRenewedWhileNothingComes) {
   outlast_a_proof();
-  EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
-  EXPECT_TRUE(renewed(stamp, area));
+  EXPECT_FALSE(proven());
+  EXPECT_TRUE(renewed());
 }
 
-TEST(StandingProofs, EndAfterAWhileAndGoOnWithTheNextMessage) {
-  static ProofStamp stamp;
-  const uint64_t word = 42;
-  std::byte* area = map_pages(1);
-  ASSERT_TRUE(place(area, &word, 8, Tail::kLast, stamp));
-  StandingProofs::remember(stamp, area, 8, Access::kWrite);
+TEST_F(StandingProofsTest, EndAfterAWhileAndGoOnWithTheNextMessage) {
   for (int i = 0; i < 100; ++i) {
     outlast_a_proof();
     StandingProofs::renew();
   }
-  EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
+  EXPECT_FALSE(proven());
   StandingProofs::go_on();
-  EXPECT_TRUE(renewed(stamp, area));
+  EXPECT_TRUE(renewed());
 }
 
-TEST(StandingProofs, EndWhereTheMemoryDoes) {
-  static ProofStamp stamp;
-  const uint64_t word = 42;
-  std::byte* area = map_pages(1);
-  ASSERT_TRUE(place(area, &word, 8, Tail::kLast, stamp));
-  StandingProofs::remember(stamp, area, 8, Access::kWrite);
-  ASSERT_EQ(0, ::munmap(area, kPage));
+TEST_F(StandingProofsTest, EndWhereTheMemoryDoes) {
+  ASSERT_EQ(0, ::munmap(page_, kPage));
   outlast_a_proof();
   StandingProofs::renew();
-  EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
-  EXPECT_FALSE(place(area, &word, 8, Tail::kLast, stamp));
+  EXPECT_FALSE(proven());
+  EXPECT_FALSE(place_message());
 }
 
-TEST(StandingProofs, EndWithAnyRegistration) {
-  static ProofStamp stamp;
-  const uint64_t word = 42;
-  std::byte* area = map_pages(1);
-  ASSERT_TRUE(place(area, &word, 8, Tail::kLast, stamp));
-  StandingProofs::remember(stamp, area, 8, Access::kWrite);
+TEST_F(StandingProofsTest, EndWithAnyDeregistration) {
   ProofStamp::forget_all();
-  EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
+  EXPECT_FALSE(proven());
   StandingProofs::renew();
-  EXPECT_FALSE(stamp.covers(area, 8, Access::kWrite));
-  EXPECT_TRUE(place(area, &word, 8, Tail::kLast, stamp)) << "proven anew";
+  EXPECT_FALSE(proven());
+  EXPECT_TRUE(place_message()) << "proven anew";
 }
 
 TEST(ProofClock, KnowsAMicrosecondOnceItRanForAWhile) {
