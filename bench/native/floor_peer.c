@@ -143,7 +143,8 @@ static int serve(const char* port, const char* host) {
       uint32_t crc;
       memcpy(&crc, buffer + at + packet - kTrailer, sizeof crc);
       errno = EBADMSG;
-      if (offset + part > plan.size || (!plan.bare && crc != libdeflate_crc32(0, buffer + at, packet - kTrailer)))
+      if (offset + part > plan.size ||
+          (!plan.bare && crc != libdeflate_crc32(0, buffer + at, packet - kTrailer)))
         fail("a packet was lost");
       if (!plan.bare) memcpy(target + offset, buffer + at + kHeader, part);
       offset += part;
@@ -188,6 +189,8 @@ int main(int argc, char** argv) {
     if (plan.size > 0 && plan.iterations > 0 && plan.payload >= 256 && plan.payload <= 4096)
       return stream(&plan, argv[2], argv[6]);
   }
-  fprintf(stderr, "usage: floor_peer serve PORT ADDRESS | floor_peer stream|bare PORT SIZE ITERATIONS PAYLOAD ADDRESS\n");
+  fprintf(
+      stderr,
+      "usage: floor_peer serve PORT ADDRESS | floor_peer stream|bare PORT SIZE ITERATIONS PAYLOAD ADDRESS\n");
   return 2;
 }

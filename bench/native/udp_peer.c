@@ -4,11 +4,11 @@
 //   udp_peer lat PORT SIZE ITERS ADDRESS       prints "latency_us N", the median of half round trips
 //   udp_peer steered PORT SIZE ITERS ADDRESS   the same by sockets as RoCEv2 needs them
 //
-// Sockets aren't connected, as RoCEv2's must not be (the kernel then sets another IPv4 ID). Steered ones are of
-// both families and one of a group that shares its port by a filter, they tell each packet's destination, which
-// the ICRC covers, and take several at once; and each message has an acknowledgement as a second packet. Nothing
-// is made of any of it: it is the least that such a message costs in the kernel. A TCP connection on the same
-// port says when the server is there, and how many round trips there will be.
+// Sockets aren't connected, as RoCEv2's must not be (the kernel then sets another IPv4 ID). Steered ones are
+// of both families and one of a group that shares its port by a filter, they tell each packet's destination,
+// which the ICRC covers, and take several at once; and each message has an acknowledgement as a second
+// packet. Nothing is made of any of it: it is the least that such a message costs in the kernel. A TCP
+// connection on the same port says when the server is there, and how many round trips there will be.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -91,7 +91,8 @@ static int new_steered(uint16_t port) {
 
 // `own`: what to bind to.
 static struct Ends make_ends(bool steered, const struct sockaddr_in* own) {
-  struct Ends ends = {.in = steered ? new_steered(own->sin_port) : new_socket(SOCK_DGRAM), .steered = steered};
+  struct Ends ends = {.in = steered ? new_steered(own->sin_port) : new_socket(SOCK_DGRAM),
+                      .steered = steered};
   struct sockaddr_in source = *own;
   source.sin_port = steered ? 0 : own->sin_port;
   ends.out = steered ? new_socket(SOCK_DGRAM) : ends.in;
@@ -125,8 +126,9 @@ static ssize_t send_steered(int fd, char* data, size_t size, const struct sockad
 }
 
 static void send_one(const struct Ends* ends, char* data, size_t size, const struct sockaddr_in* to) {
-  while ((ends->steered ? send_steered(ends->out, data, size, to)
-                        : sendto(ends->out, data, size, MSG_DONTWAIT, (const struct sockaddr*)to, sizeof *to)) < 0)
+  while ((ends->steered
+              ? send_steered(ends->out, data, size, to)
+              : sendto(ends->out, data, size, MSG_DONTWAIT, (const struct sockaddr*)to, sizeof *to)) < 0)
     if (errno != EAGAIN && errno != EINTR) fail("send");
 }
 
@@ -146,8 +148,9 @@ static ssize_t receive_steered(int fd, char* data) {
 // A lost datagram would have both wait for ever: the caller of this program has a time limit.
 static void receive_one(const struct Ends* ends, char* data, struct sockaddr_in* from) {
   socklen_t length = sizeof *from;
-  while ((ends->steered ? receive_steered(ends->in, data)
-                        : recvfrom(ends->in, data, kLargest, MSG_DONTWAIT, (struct sockaddr*)from, &length)) < 0)
+  while ((ends->steered
+              ? receive_steered(ends->in, data)
+              : recvfrom(ends->in, data, kLargest, MSG_DONTWAIT, (struct sockaddr*)from, &length)) < 0)
     if (errno != EAGAIN && errno != EINTR) fail("receive");
 }
 
