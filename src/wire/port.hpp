@@ -138,8 +138,11 @@ class Port final : public verbs::Wire, private net::Sink {
     change();
   }
 
-  // Has go_on() called at `due`, or at the next drive() if that has passed.
+  // Has go_on() called at `due`, or at the next drive() if that has passed. With a lock held under which
+  // go_on() looks at what the caller has changed.
   void schedule(Connection& connection, base::Instant due, base::Instant now);
+  // More has come than a turn takes in: what a timer waits for may be among it. With the receiving lock held.
+  [[nodiscard]] bool behind() const { return behind_; }
   // A packet that another process got in our stead and passed on.
   void take_stray(base::Instant now, const net::Received& received);
   // A queue pair failed while the receiving lock is held: concluded by drive().
@@ -271,6 +274,8 @@ class Port final : public verbs::Wire, private net::Sink {
   std::vector<Connection*> owed_;   // those of the turn before
   bool may_put_off_ = false;        // in this turn
   bool tells_hops_ = false;         // the link does
+  bool behind_ = false;
+  size_t passed_ = 0;  // packets that were taken in since timers are put off
   std::vector<uint16_t> due_;
   roce::RecentFlows flows_;  // of what comes
   Acquaintances acquaintances_;
