@@ -198,17 +198,21 @@ void Port::send_greeting(const roce::Greeting& greeting, base::Qpn to, const net
 }
 
 void Port::schedule(Connection& connection, base::Instant due, base::Instant now) {
+  // Mostly it is there already. Should it be taken out just now, go_on() will see why we came.
+  if (due <= now ? connection.queued_.load(std::memory_order_relaxed)
+                 : connection.timer_.load(std::memory_order_relaxed) <= due.ns)
+    return;
   const auto index = static_cast<uint16_t>(connection.own().value);
   {
     const std::lock_guard lock(schedule_lock_);
     if (due <= now) {
-      if (std::exchange(connection.queued_, true)) return;
+      if (connection.queued_.exchange(true, std::memory_order_relaxed)) return;
       ready_.push_back(index);
       scheduled_.store(0, std::memory_order_relaxed);
     } else {
       // One that is there earlier asks again when it is due.
-      if (connection.timer_ <= due) return;
-      connection.timer_ = due;
+      if (connection.timer_.load(std::memory_order_relaxed) <= due.ns) return;
+      connection.timer_.store(due.ns, std::memory_order_relaxed);
       timers_.push({due, index});
       if (due.ns < scheduled_.load(std::memory_order_relaxed))
         scheduled_.store(due.ns, std::memory_order_relaxed);
@@ -232,12 +236,13 @@ void Port::run_scheduled(base::Instant now) {
     const std::lock_guard lock(schedule_lock_);
     due_.swap(ready_);
     for (const uint16_t index : due_)
-      if (auto* connection = connections_[index]) connection->queued_ = false;
+      if (auto* connection = connections_[index]) connection->queued_.store(false, std::memory_order_relaxed);
     for (; !behind_ && !timers_.empty() && timers_.top().due <= now; timers_.pop()) {
       auto* connection = connections_[timers_.top().index];
       // A timer of a connection that was here before counts for nothing.
-      if (connection == nullptr || connection->timer_ != timers_.top().due) continue;
-      connection->timer_ = {INT64_MAX};
+      if (connection == nullptr || connection->timer_.load(std::memory_order_relaxed) != timers_.top().due.ns)
+        continue;
+      connection->timer_.store(INT64_MAX, std::memory_order_relaxed);
       due_.push_back(timers_.top().index);
     }
     scheduled_.store(timers_.empty() ? INT64_MAX : timers_.top().due.ns, std::memory_order_relaxed);

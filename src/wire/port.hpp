@@ -66,9 +66,9 @@ class Connection {
   friend class Port;
   bool dirty_ = false;              // got packets in this batch
   std::atomic<bool> owes_ = false;  // an acknowledgement was put off, and hasn't left
-  // Under the port's schedule lock.
-  bool queued_ = false;
-  base::Instant timer_{INT64_MAX};
+  // Written under the port's schedule lock.
+  std::atomic<bool> queued_ = false;
+  std::atomic<int64_t> timer_ = INT64_MAX;
 };
 
 class Port final : public verbs::Wire, private net::Sink {
@@ -155,7 +155,12 @@ class Port final : public verbs::Wire, private net::Sink {
       kOwn,    // the sender sees to it by acknowledgements
       kPaced,  // as `Pacing` says
     };
-    // `migrated`: BTH's MigReq in all packets.
+    // Whether a connection's peer is recognised it knows better than its route; `migrated`: BTH's MigReq in
+    // all packets.
+    Sending(Port& port, const net::Route& route, bool recognised, base::Instant now, bool migrated, Pace pace)
+        : Sending(port, route, now, pace, migrated) {
+      route_.recognised = recognised;
+    }
     Sending(Port& port, const net::Route& route, base::Instant now, Pace pace, bool migrated = true)
         : port_(port),
           route_(route),
