@@ -128,8 +128,8 @@ bool bind_high(int fd, sockaddr_in6& own, socklen_t length) {
   return ::bind(fd, reinterpret_cast<sockaddr*>(&own), length) == 0;
 }
 
-// To the address that the route is from, so that messages needn't say it: 0.2 us less each. False: to any, for
-// that one is known by its interface only, or isn't this host's at the moment.
+// To the address that the route is from, so that messages needn't say it: 0.2 us less each. False: to any,
+// for that one is known by its interface only, or isn't this host's at the moment.
 bool bind_to_source(int fd, const Route& route, sockaddr_in6& own, socklen_t length) {
   if (route.from.link_local() || interface_for(route) != 0) return false;
   if (route.to.ipv4())

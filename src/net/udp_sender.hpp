@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/unique_fd.hpp"
-#include "net/counter.hpp"
 #include "net/address.hpp"
+#include "net/counter.hpp"
 #include "net/link.hpp"
 
 namespace verbena::net {
