@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from cases import BANDWIDTH, KIB, LATENCY, LATENCY_US, MIB, Bench, Case, Measured, PeerFailed
 from peers import verbena
 from processes import environment, numbers, run_alone, run_pair
-from wire_cases import METRICS
+from wire_cases import KERNEL, METRICS
 
 RXE, OURS, UDP, UDP_BESIDE_RXE = "rxe", "verbena", "udp", "udp-beside-rxe"
 SMALL = 8
@@ -50,7 +50,7 @@ def plan() -> list[GuestCase]:
              for operation in ("write", "read") for size in (64 * KIB, MIB) for who in (RXE, OURS)]
     found += [GuestCase("rate", who, "send", SMALL) for who in (RXE, OURS)]
     found += [GuestCase("latency", who, "send", SMALL) for who in (RXE, OURS)]
-    return found + [GuestCase("latency", who, "pingpong", SMALL) for who in (UDP, UDP_BESIDE_RXE)]
+    return found + [GuestCase("latency", who, "pingpong", SMALL) for who in (UDP, KERNEL, UDP_BESIDE_RXE)]
 
 
 class Guest:
@@ -70,10 +70,11 @@ class Guest:
 
     def run_udp(self, case: GuestCase) -> Measured:
         port, program = self.bench.port(), self.bench.helpers / "udp_peer"
-        before = [self.within(name) for name in NAMESPACES] if case.who == UDP else [[], []]
-        address = OUR_SERVER if case.who == UDP else RXE_SERVER
+        before = [[], []] if case.who == UDP_BESIDE_RXE else [self.within(name) for name in NAMESPACES]
+        address = RXE_SERVER if case.who == UDP_BESIDE_RXE else OUR_SERVER
+        how = "steered" if case.who == KERNEL else "lat"
         text = run_pair([*before[0], program, "serve", port, address],
-                        [*before[1], program, "lat", port, case.size, ROUND_TRIPS[1], address], port, self.bench.cores,
+                        [*before[1], program, how, port, case.size, ROUND_TRIPS[1], address], port, self.bench.cores,
                         self.bench.timeout_seconds)
         return numbers(text, (LATENCY_US,))
 

@@ -162,7 +162,7 @@ class Wire(unittest.TestCase):
                                    | {"rounds": [{"round": 1, "failed": "it | hung"}]})
         document["ratios"] = ratio_rows_of(document)
         text = wire_page.text(document)
-        for expected in ("| lo | 8 B SEND | 4.00 | 2.00 | 2.00 (2.00 to 2.00) | missed |", "it \\| hung", "1,000 QPs"):
+        for expected in ("| lo | 8 B SEND | 4.00 | - | 2.00 | 2.00 (2.00 to 2.00) | missed |", "it \\| hung", "1,000 QPs"):
             self.assertIn(expected, text)
 
     def test_each_measurement_comes_once_a_round(self):
@@ -225,7 +225,7 @@ def a_guest_run(ours: dict[str, list], rxe: dict[str, list], udp: list) -> dict:
             for n, value in enumerate(values, 1)]}
 
     rows = [row(who, measure, values) for who, of in (("verbena", ours), ("rxe", rxe)) for measure, values in of.items()]
-    rows += [row(who, "latency", udp, "pingpong") for who in (guest_cases.UDP, guest_cases.UDP_BESIDE_RXE)]
+    rows += [row(who, "latency", udp, "pingpong") for who in (guest_cases.UDP, guest_cases.KERNEL, guest_cases.UDP_BESIDE_RXE)]
     made = {"machine": {"date": "today", "verbena": "abc"}, "results": rows,
             "settings": {"rounds_complete": 2, "guest_kernel": "6.1", "mtu": 9000, "clock_ratio": 1.5,
                          "waiting_percent": 40, "stolen_percent": 0}}

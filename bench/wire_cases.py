@@ -10,7 +10,8 @@ from processes import environment, numbers, run_pair
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests/compat"))
 import hosts  # noqa: E402 (the same namespaces and veth pair as the compatibility table's)
 
-OURS, TCP, UDP, FLOOR = "verbena", "tcp", "udp", "floor"
+# Beside it for orientation: a loop that only copies and takes CRCs, and what the kernel does for that alone.
+OURS, TCP, UDP, FLOOR, KERNEL = "verbena", "tcp", "udp", "floor", "kernel"
 BANDWIDTH_SIZES = (64 * KIB, MIB)
 SMALL = 8
 # "write" waits in memory alone, as ib_write_lat does: only the library's helper thread takes packets in then.
@@ -62,10 +63,10 @@ def plan() -> list[WireCase]:
     """One round on one link; what is compared stands next to each other in time."""
     found = []
     for size in BANDWIDTH_SIZES:
-        found += [WireCase("bandwidth", who, "stream", size) for who in (TCP, FLOOR)]
+        found += [WireCase("bandwidth", who, "stream", size) for who in (TCP, FLOOR, KERNEL)]
         found += [WireCase("bandwidth", OURS, operation, size, buffer=buffer)
                   for buffer in (0, STOCK_BUFFER) for operation in ("write", "read")]
-    found.append(WireCase("latency", UDP, "pingpong", SMALL))
+    found += [WireCase("latency", who, "pingpong", SMALL) for who in (UDP, KERNEL)]
     found += [WireCase("latency", OURS, operation, SMALL) for operation in LATENCY_OPERATIONS]
     found += [WireCase("rate", OURS, operation, SMALL, queue_pairs=count)
               for operation in ("send", "write") for count in QUEUE_PAIRS]
@@ -108,7 +109,7 @@ def run_floor(case: WireCase, ends: Ends, bench: Bench) -> Measured:
     port, program = bench.port(), bench.helpers / "floor_peer"
     count = iterations(case.size, each_us=2, bytes_per_us=3000, seconds=0.4)
     text = pair(ends, bench, port, [program, "serve", port, ends.server],
-                [program, "stream", port, case.size, count, ends.payload, ends.server])
+                [program, "bare" if case.who == KERNEL else "stream", port, case.size, count, ends.payload, ends.server])
     return numbers(text, (BANDWIDTH_MIB_S,))
 
 
@@ -116,7 +117,7 @@ def run_udp(case: WireCase, ends: Ends, bench: Bench) -> Measured:
     port, program = bench.port(), bench.helpers / "udp_peer"
     count = iterations(case.size, each_us=5, bytes_per_us=4000, seconds=0.4)
     text = pair(ends, bench, port, [program, "serve", port, ends.server],
-                [program, "lat", port, case.size, count, ends.server])
+                [program, "steered" if case.who == KERNEL else "lat", port, case.size, count, ends.server])
     return numbers(text, (LATENCY_US,))
 
 
@@ -149,7 +150,11 @@ def run_ours(case: WireCase, ends: Ends, bench: Bench) -> Measured:
     return {METRICS[case.measure]: found[METRICS[case.measure]]}
 
 
-RUNNERS = {OURS: run_ours, TCP: run_tcp, UDP: run_udp, FLOOR: run_floor}
+def run_kernel(case: WireCase, ends: Ends, bench: Bench) -> Measured:
+    return (run_udp if case.measure == "latency" else run_floor)(case, ends, bench)
+
+
+RUNNERS = {OURS: run_ours, TCP: run_tcp, UDP: run_udp, FLOOR: run_floor, KERNEL: run_kernel}
 
 
 def run(case: WireCase, ends: Ends, bench: Bench) -> Measured:

@@ -5,6 +5,7 @@
 //
 //   floor_peer serve PORT ADDRESS                         one client, then ends
 //   floor_peer stream PORT SIZE ITERS PAYLOAD ADDRESS     prints "bandwidth_mib_s N"
+//   floor_peer bare PORT SIZE ITERS PAYLOAD ADDRESS       the same without copies and CRCs: the kernel's part
 //
 // A message goes in two runs, as a WRITE must: its first packet is longer than those that follow. The server
 // says by a datagram how many messages it has; at most kAhead are under way.
@@ -33,6 +34,7 @@ enum { kHeader = 12, kTrailer = 4, kMostInRun = 60, kRunBytes = 65000, kAhead = 
 
 struct Plan {
   uint64_t size, iterations, payload;
+  uint64_t bare;  // the bytes are whatever lies there
 };
 
 static void fail(const char* what) {
@@ -63,16 +65,18 @@ static int new_socket(int type) {
 }
 
 // Bytes of the message from `offset` on, in up to `most` packets; how many bytes of it that were.
-static size_t send_run(int fd, const struct sockaddr_in* to, const char* message, size_t left, size_t payload,
-                       size_t most) {
+static size_t send_run(int fd, const struct sockaddr_in* to, const struct Plan* plan, const char* message,
+                       size_t left, size_t most) {
   static char run[kRunBytes + 8192];
-  const size_t packet = kHeader + payload + kTrailer;
+  const size_t payload = plan->payload, packet = kHeader + payload + kTrailer;
   size_t used = 0, taken = 0;
   for (size_t i = 0; i < most && taken < left && used + packet <= kRunBytes; ++i) {
     const size_t part = left - taken < payload ? left - taken : payload;
-    memcpy(run + used + kHeader, message + taken, part);
-    const uint32_t crc = libdeflate_crc32(0, run + used, kHeader + part);
-    memcpy(run + used + kHeader + part, &crc, sizeof crc);
+    if (!plan->bare) {
+      memcpy(run + used + kHeader, message + taken, part);
+      const uint32_t crc = libdeflate_crc32(0, run + used, kHeader + part);
+      memcpy(run + used + kHeader + part, &crc, sizeof crc);
+    }
     used += kHeader + part + kTrailer;
     taken += part;
   }
@@ -139,9 +143,10 @@ static int serve(const char* port, const char* host) {
       uint32_t crc;
       memcpy(&crc, buffer + at + packet - kTrailer, sizeof crc);
       errno = EBADMSG;
-      if (crc != libdeflate_crc32(0, buffer + at, packet - kTrailer) || offset + part > plan.size)
+      if (offset + part > plan.size ||
+          (!plan.bare && crc != libdeflate_crc32(0, buffer + at, packet - kTrailer)))
         fail("a packet was lost");
-      memcpy(target + offset, buffer + at + kHeader, part);
+      if (!plan.bare) memcpy(target + offset, buffer + at + kHeader, part);
       offset += part;
       if (offset < plan.size) continue;
       offset = 0;
@@ -162,9 +167,9 @@ static int stream(const struct Plan* plan, const char* port, const char* host) {
   const double start = now_s();
   for (uint64_t sent = 0, answered = 0; answered < plan->iterations;) {
     if (sent < plan->iterations && sent - answered < kAhead) {
-      size_t done = send_run(udp, &server, message, plan->size, plan->payload, 2);
+      size_t done = send_run(udp, &server, plan, message, plan->size, 2);
       while (done < plan->size)
-        done += send_run(udp, &server, message + done, plan->size - done, plan->payload, kMostInRun + 2);
+        done += send_run(udp, &server, plan, message + done, plan->size - done, kMostInRun + 2);
       ++sent;
     }
     uint64_t counts[128];
@@ -177,13 +182,15 @@ static int stream(const struct Plan* plan, const char* port, const char* host) {
 
 int main(int argc, char** argv) {
   if (argc == 4 && strcmp(argv[1], "serve") == 0) return serve(argv[2], argv[3]);
-  if (argc == 7 && strcmp(argv[1], "stream") == 0) {
-    struct Plan plan = {strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10),
-                        strtoull(argv[5], NULL, 10)};
+  const int bare = argc == 7 && strcmp(argv[1], "bare") == 0;
+  if (bare || (argc == 7 && strcmp(argv[1], "stream") == 0)) {
+    struct Plan plan = {strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), strtoull(argv[5], NULL, 10),
+                        (uint64_t)bare};
     if (plan.size > 0 && plan.iterations > 0 && plan.payload >= 256 && plan.payload <= 4096)
       return stream(&plan, argv[2], argv[6]);
   }
-  fprintf(stderr,
-          "usage: floor_peer serve PORT ADDRESS | floor_peer stream PORT SIZE ITERATIONS PAYLOAD ADDRESS\n");
+  fprintf(
+      stderr,
+      "usage: floor_peer serve PORT ADDRESS | floor_peer stream|bare PORT SIZE ITERATIONS PAYLOAD ADDRESS\n");
   return 2;
 }

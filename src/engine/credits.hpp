@@ -1,7 +1,9 @@
 // End-to-end credits: the 5 bits of an acknowledgement that tell how many receives are posted (IBA table 45).
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "roce/packet.hpp"
@@ -14,12 +16,13 @@ inline constexpr std::array<uint32_t, 31> kCreditCounts{
 
 inline constexpr uint32_t kCreditsUncounted = UINT32_MAX;
 
-// The largest count that isn't more than what is there.
+// The largest count that isn't more than what is there: two of them have their highest bit in the same place.
 [[nodiscard]] constexpr uint8_t credit_code(uint32_t receives) {
   if (receives == kCreditsUncounted) return roce::syndrome::kNoCredits;
-  uint8_t code = 0;
-  while (code + 1u < kCreditCounts.size() && kCreditCounts[code + 1u] <= receives) ++code;
-  return code;
+  if (receives < 2) return static_cast<uint8_t>(receives);
+  const uint32_t counted = std::min(receives, kCreditCounts.back());
+  const auto below_highest = static_cast<unsigned>(std::bit_width(counted)) - 2;
+  return static_cast<uint8_t>(2 * below_highest + (counted >> below_highest));
 }
 
 [[nodiscard]] constexpr uint32_t credits_of(uint8_t code) {

@@ -45,13 +45,16 @@ RcRequester::RcRequester(const RcRequesterConfig& config, RequesterHost& host)
 
 void RcRequester::post(const Request& request) {
   CHECK(!full());
+  // Field by field: what is put together elsewhere, and copied at once, waits for its own stores.
   Flight& flight = at(tail_);
-  flight = {.request = request,
-            .first = next_psn_,
-            .packets = packets_for(
-                request.fetches() && request.kind != Request::Kind::kRead ? 1 : request.length, config_.mtu),
-            .cost_before = cost_posted_,
-            .messages_before = messages_posted_};
+  flight.request = request;
+  flight.first = next_psn_;
+  flight.packets = packets_for(request.fetches() && request.kind != Request::Kind::kRead ? 1 : request.length,
+                               config_.mtu);
+  flight.done = 0;
+  flight.cost_before = cost_posted_;
+  flight.messages_before = messages_posted_;
+  flight.unreadable = false;
   next_psn_ = next_psn_ + flight.packets;
   cost_posted_ += cost_until(flight, flight.packets);
   messages_posted_ += request.consumes_receive() ? 1 : 0;

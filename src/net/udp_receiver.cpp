@@ -122,9 +122,9 @@ void UdpReceiver::set_options(int buffer_bytes) {
   set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
   set_option(fd, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
   set_option(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);
-  // These fail on the IPv4 sockets of a host without IPv6. Otherwise the first tells destinations of both
-  // families.
-  if (!set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1)) set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
+  // IPv6's tells destinations of both families, and told twice each packet would cost 0.1 us more. It fails
+  // on the IPv4 sockets of a host without IPv6.
+  set_option(fd, IPPROTO_IP, IP_PKTINFO, set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) ? 0 : 1);
   set_option(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
   int granted = 0;
   socklen_t length = sizeof granted;

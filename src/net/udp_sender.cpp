@@ -39,25 +39,30 @@ bool set_usual(int socket, bool ipv4) {
                     set_option(socket, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, kUsualHopLimit);
 }
 
-// A message to where a route leads, with all that the kernel is to put into its headers.
+// Only these need their interface; without it a way by a bridge or a bond is found by the routing table.
+uint32_t interface_for(const Route& route) {
+  return route.to.link_local() || route.to.multicast() ? route.interface : 0;
+}
+
+// A message to where a route leads, with all that the kernel is to put into its headers and wouldn't by
+// itself: `source` is the socket's own address.
 class Message {
  public:
-  explicit Message(const Route& route) {
+  Message(const Route& route, const Address& source) {
     header_.msg_iov = &part_;
     header_.msg_iovlen = 1;
     header_.msg_control = control_;
     // The kernel refuses a TTL of 0.
     const int hop_limit = route.hop_limit == 0 ? 1 : route.hop_limit;
     const int traffic_class = route.traffic_class;
-    const uint32_t interface = route.to.link_local() || route.to.multicast() ? route.interface : 0;
+    const uint32_t interface = interface_for(route);
+    const bool as_usual = interface == 0 && route.from == source;
     if (route.to.ipv4()) {
       to4_ = {.sin_family = AF_INET, .sin_port = htons(kRocePort)};
       std::memcpy(&to4_.sin_addr, &route.to.bytes[12], 4);
       header_.msg_name = &to4_;
       header_.msg_namelen = sizeof to4_;
-      in_pktinfo source{.ipi_ifindex = static_cast<int>(interface)};
-      std::memcpy(&source.ipi_spec_dst, &route.from.bytes[12], 4);
-      add(IPPROTO_IP, IP_PKTINFO, source);
+      if (!as_usual) add_ipv4_source(route.from, interface);
       if (traffic_class != kUsualTrafficClass) add(IPPROTO_IP, IP_TOS, traffic_class);
       if (hop_limit != kUsualHopLimit) add(IPPROTO_IP, IP_TTL, hop_limit);
     } else {
@@ -65,9 +70,7 @@ class Message {
       std::memcpy(&to6_.sin6_addr, route.to.bytes.data(), 16);
       header_.msg_name = &to6_;
       header_.msg_namelen = sizeof to6_;
-      in6_pktinfo source{.ipi6_ifindex = interface};
-      std::memcpy(&source.ipi6_addr, route.from.bytes.data(), 16);
-      add(IPPROTO_IPV6, IPV6_PKTINFO, source);
+      if (!as_usual) add_ipv6_source(route.from, interface);
       if (traffic_class != kUsualTrafficClass) add(IPPROTO_IPV6, IPV6_TCLASS, traffic_class);
       if (hop_limit != kUsualHopLimit) add(IPPROTO_IPV6, IPV6_HOPLIMIT, hop_limit);
     }
@@ -83,6 +86,17 @@ class Message {
   }
 
  private:
+  void add_ipv4_source(const Address& from, uint32_t interface) {
+    in_pktinfo source{.ipi_ifindex = static_cast<int>(interface)};
+    std::memcpy(&source.ipi_spec_dst, &from.bytes[12], 4);
+    add(IPPROTO_IP, IP_PKTINFO, source);
+  }
+  void add_ipv6_source(const Address& from, uint32_t interface) {
+    in6_pktinfo source{.ipi6_ifindex = interface};
+    std::memcpy(&source.ipi6_addr, from.bytes.data(), 16);
+    add(IPPROTO_IPV6, IPV6_PKTINFO, source);
+  }
+
   template <typename T>
   void add(int level, int type, const T& value) {
     auto* c = reinterpret_cast<cmsghdr*>(control_ + header_.msg_controllen);
@@ -95,8 +109,10 @@ class Message {
 
   msghdr header_{};
   iovec part_{};
-  sockaddr_in to4_{};
-  sockaddr_in6 to6_{};
+  union {
+    sockaddr_in to4_;
+    sockaddr_in6 to6_;
+  };
   // Pktinfo, traffic class, hop limit, segment size.
   alignas(cmsghdr) std::byte control_[CMSG_SPACE(sizeof(in6_pktinfo)) + 3 * CMSG_SPACE(sizeof(int))]{};
 };
@@ -110,6 +126,17 @@ bool bind_high(int fd, sockaddr_in6& own, socklen_t length) {
   }
   own.sin6_port = 0;
   return ::bind(fd, reinterpret_cast<sockaddr*>(&own), length) == 0;
+}
+
+// To the address that the route is from, so that messages needn't say it: 0.2 us less each. False: to any,
+// for that one is known by its interface only, or isn't this host's at the moment.
+bool bind_to_source(int fd, const Route& route, sockaddr_in6& own, socklen_t length) {
+  if (route.from.link_local() || interface_for(route) != 0) return false;
+  if (route.to.ipv4())
+    std::memcpy(&reinterpret_cast<sockaddr_in&>(own).sin_addr, &route.from.bytes[12], 4);
+  else
+    std::memcpy(&own.sin6_addr, route.from.bytes.data(), 16);
+  return bind_high(fd, own, length);
 }
 
 }  // namespace
@@ -132,8 +159,8 @@ UdpSender::Socket UdpSender::make_socket(const Route& route) const {
   if (!fd) return {};
   accept_nothing(fd.get());
   set_option(fd.get(), SOL_SOCKET, SO_SNDBUF, buffer_bytes_);
-  sockaddr_in6 own{};  // all zero but the family: any address, a port that the kernel chooses
-  own.sin6_family = ipv4 ? AF_INET : AF_INET6;
+  const sockaddr_in6 any{.sin6_family = static_cast<sa_family_t>(ipv4 ? AF_INET : AF_INET6)};
+  sockaddr_in6 own = any;
   socklen_t length = ipv4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
   // Without fragmentation, and never connected, the kernel gives each plain datagram the ID 0 (DESIGN 2.4).
   const bool whole = ipv4 ? set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
@@ -142,11 +169,12 @@ UdpSender::Socket UdpSender::make_socket(const Route& route) const {
   // Foreign peers get what hardware sends: no UDP checksum. IPv6 forbids that, and who ignores it over IPv4
   // ignores it there, too.
   if (!route.recognised && ipv4) set_option(fd.get(), SOL_SOCKET, SO_NO_CHECK, 1);
-  if (!whole || !set_usual(fd.get(), ipv4) || !bind_high(fd.get(), own, length) ||
-      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
-    return {};
+  if (!whole || !set_usual(fd.get(), ipv4)) return {};
+  const bool to_source = bind_to_source(fd.get(), route, own, length);
+  if (!to_source && !bind_high(fd.get(), own = any, length)) return {};
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0) return {};
   const uint16_t port = ntohs(own.sin6_port);  // at the same place in both families
-  return {base::GuardedFd(base::high(std::move(fd))), port};
+  return {base::GuardedFd(base::high(std::move(fd))), port, to_source ? route.from : Address{}};
 }
 
 bool UdpSender::send(const Run& run) {
@@ -161,15 +189,15 @@ bool UdpSender::send(const Run& run) {
     return false;
   }
   const size_t packets = run.packets();
-  if (packets == 1) return send_each(fd, run);
-  Message message(run.route);
+  if (packets == 1) return send_each(fd, socket.source, run);
+  Message message(run.route, socket.source);
   message.segment(run.segment_bytes);
   const int error = message.send(fd, run.bytes);
   // EIO: the device can't checksum; EINVAL: too long, too many, or an old kernel. One by one, then: a
   // recognised peer takes an ICRC made with any segment's ID for a plain datagram, too.
   if (error == EIO || error == EINVAL) {
     ++counters_.split_runs;
-    return send_each(fd, run);
+    return send_each(fd, socket.source, run);
   }
   if (error != 0) {
     count_failure(error);
@@ -181,8 +209,8 @@ bool UdpSender::send(const Run& run) {
   return true;
 }
 
-bool UdpSender::send_each(int fd, const Run& run) {
-  Message message(run.route);
+bool UdpSender::send_each(int fd, const Address& source, const Run& run) {
+  Message message(run.route, source);
   for (size_t i = 0; i < run.packets(); ++i) {
     const auto packet = run.packet(i);
     if (const int error = message.send(fd, packet); error != 0) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/unique_fd.hpp"
+#include "net/address.hpp"
 #include "net/counter.hpp"
 #include "net/link.hpp"
 
@@ -40,11 +41,12 @@ class UdpSender {
   struct Socket {
     base::GuardedFd fd;
     uint16_t port = 0;  // 0: not made yet
+    Address source;     // what it sends from unless told otherwise; unspecified: it must be told
   };
 
   Socket& socket_for(const Route& route);
   [[nodiscard]] Socket make_socket(const Route& route) const;
-  bool send_each(int fd, const Run& run);
+  bool send_each(int fd, const Address& source, const Run& run);
   void count_failure(int error);
 
   int buffer_bytes_;

@@ -21,16 +21,19 @@ ProofStamp& stamp_for(uint64_t end, Access access) {
 }  // namespace
 
 std::byte* AccessBurst::Held::find(const Side& side, const KeyUse& use, Access access) {
-  const uint64_t offset = use.address - use_.address;
-  if (guard_ && owner_ == &side.owner && use_.key == use.key && use_.domain == use.domain &&
-      use_.access == use.access && use_.queue_pair == use.queue_pair && offset <= use_.length &&
-      use.length <= use_.length - offset &&
-      // A burst that lasts longer, for its thread may lose the core, proves anew.
-      ProofStamp::believed(proven_at_, kProofMicroseconds))
-    return base_ + offset;
-  guard_.reset();
+  if (found_) {
+    const KeyUse& held = found_->use;
+    const uint64_t offset = use.address - held.address;
+    if (found_->owner == &side.owner && held.key == use.key && held.domain == use.domain &&
+        held.access == use.access && held.queue_pair == use.queue_pair && offset <= held.length &&
+        use.length <= held.length - offset &&
+        // A burst that lasts longer, for its thread may lose the core, proves anew.
+        ProofStamp::believed(found_->proven_at, kProofMicroseconds))
+      return found_->base + offset;
+  }
+  forget();
   std::byte* const found = look_up(side, use, access);
-  if (found == nullptr) guard_.reset();
+  if (found == nullptr) forget();
   return found;
 }
 
@@ -45,11 +48,8 @@ std::byte* AccessBurst::Held::look_up(const Side& side, const KeyUse& use, Acces
   auto* const data = reinterpret_cast<std::byte*>(region.address);
   const uint64_t now = ProofClock::now();
   if (!accessible_again(data, length, access, stamp_for(end, access))) return nullptr;
-  owner_ = &side.owner;
-  use_ = use;
-  use_.length = length;
-  base_ = data;
-  proven_at_ = now;
+  found_ = {.owner = &side.owner, .use = use, .base = data, .proven_at = now};
+  found_->use.length = length;
   return data;
 }
 

@@ -45,16 +45,24 @@ class AccessBurst {
   class Held {
    public:
     [[nodiscard]] std::byte* find(const Side& side, const KeyUse& use, Access access);
-    void forget() { guard_.reset(); }
+    void forget() {
+      guard_.reset();
+      found_.reset();
+    }
 
    private:
     [[nodiscard]] std::byte* look_up(const Side& side, const KeyUse& use, Access access);
 
+    // What was found, while it is guarded. Each turn begins with a burst, and most bursts find nothing: so
+    // there is nothing to be cleared.
+    struct Found {
+      QueueOwner* owner;
+      KeyUse use;  // its address and length: what was proven
+      std::byte* base;
+      uint64_t proven_at;
+    };
     std::optional<HazardGuard> guard_;
-    QueueOwner* owner_ = nullptr;
-    KeyUse use_;  // its address and length: what was proven
-    std::byte* base_ = nullptr;
-    uint64_t proven_at_ = 0;
+    std::optional<Found> found_;
   };
 
   // Of the few bytes that a library loaded late may still have so: one load instead of a call.

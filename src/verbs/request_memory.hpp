@@ -14,7 +14,7 @@
 namespace verbena::verbs {
 
 struct RequestSlice {
-  std::array<iovec, kMaxSge> pieces{};
+  std::array<iovec, kMaxSge> pieces;  // the first `count` of them; to clear them all would take longer
   unsigned count = 0;
   uint64_t end = 0;  // of the request's memory after a single piece that isn't its last; 0: nothing follows
   [[nodiscard]] std::span<const iovec> span() const { return {pieces.data(), count}; }

@@ -18,6 +18,9 @@ namespace verbena::wire {
 namespace {
 
 constexpr size_t kReceiveBudget = 256;  // packets, then others have their turn
+// As many as wait in a socket when much is under way. Timers don't wait for more: who sends to us without end
+// must not stop them.
+constexpr size_t kMostPassed = 16 * kReceiveBudget;
 
 }  // namespace
 
@@ -143,7 +146,7 @@ bool Port::conclude_failures() {
 }
 
 // A timer may be due only because nobody has looked for a while: then what it waits for may be here, behind
-// what is handed over first.
+// what is handed over first. With a thousand queue pairs that is more than a turn takes in.
 size_t Port::take_in(base::Instant now) {
   size_t taken = 0;
   size_t more = 0;
@@ -151,6 +154,9 @@ size_t Port::take_in(base::Instant now) {
     more = link_->receive(*this, kReceiveBudget - taken);
     taken += more;
   } while (more > 0 && taken < kReceiveBudget && scheduled_.load(std::memory_order_relaxed) <= now.ns);
+  passed_ = taken < kReceiveBudget ? 0 : passed_ + taken;
+  behind_ = passed_ > 0 && passed_ < kMostPassed;
+  if (!behind_) passed_ = 0;
   link_due_.store(link_->next_deadline().value_or(base::Instant{INT64_MAX}).ns, std::memory_order_relaxed);
   return taken;
 }
@@ -192,17 +198,21 @@ void Port::send_greeting(const roce::Greeting& greeting, base::Qpn to, const net
 }
 
 void Port::schedule(Connection& connection, base::Instant due, base::Instant now) {
+  // Mostly it is there already. Should it be taken out just now, go_on() will see why we came.
+  if (due <= now ? connection.queued_.load(std::memory_order_relaxed)
+                 : connection.timer_.load(std::memory_order_relaxed) <= due.ns)
+    return;
   const auto index = static_cast<uint16_t>(connection.own().value);
   {
     const std::lock_guard lock(schedule_lock_);
     if (due <= now) {
-      if (std::exchange(connection.queued_, true)) return;
+      if (connection.queued_.exchange(true, std::memory_order_relaxed)) return;
       ready_.push_back(index);
       scheduled_.store(0, std::memory_order_relaxed);
     } else {
       // One that is there earlier asks again when it is due.
-      if (connection.timer_ <= due) return;
-      connection.timer_ = due;
+      if (connection.timer_.load(std::memory_order_relaxed) <= due.ns) return;
+      connection.timer_.store(due.ns, std::memory_order_relaxed);
       timers_.push({due, index});
       if (due.ns < scheduled_.load(std::memory_order_relaxed))
         scheduled_.store(due.ns, std::memory_order_relaxed);
@@ -226,12 +236,13 @@ void Port::run_scheduled(base::Instant now) {
     const std::lock_guard lock(schedule_lock_);
     due_.swap(ready_);
     for (const uint16_t index : due_)
-      if (auto* connection = connections_[index]) connection->queued_ = false;
-    for (; !timers_.empty() && timers_.top().due <= now; timers_.pop()) {
+      if (auto* connection = connections_[index]) connection->queued_.store(false, std::memory_order_relaxed);
+    for (; !behind_ && !timers_.empty() && timers_.top().due <= now; timers_.pop()) {
       auto* connection = connections_[timers_.top().index];
       // A timer of a connection that was here before counts for nothing.
-      if (connection == nullptr || connection->timer_ != timers_.top().due) continue;
-      connection->timer_ = {INT64_MAX};
+      if (connection == nullptr || connection->timer_.load(std::memory_order_relaxed) != timers_.top().due.ns)
+        continue;
+      connection->timer_.store(INT64_MAX, std::memory_order_relaxed);
       due_.push_back(timers_.top().index);
     }
     scheduled_.store(timers_.empty() ? INT64_MAX : timers_.top().due.ns, std::memory_order_relaxed);

@@ -66,9 +66,9 @@ class Connection {
   friend class Port;
   bool dirty_ = false;              // got packets in this batch
   std::atomic<bool> owes_ = false;  // an acknowledgement was put off, and hasn't left
-  // Under the port's schedule lock.
-  bool queued_ = false;
-  base::Instant timer_{INT64_MAX};
+  // Written under the port's schedule lock.
+  std::atomic<bool> queued_ = false;
+  std::atomic<int64_t> timer_ = INT64_MAX;
 };
 
 class Port final : public verbs::Wire, private net::Sink {
@@ -138,8 +138,11 @@ class Port final : public verbs::Wire, private net::Sink {
     change();
   }
 
-  // Has go_on() called at `due`, or at the next drive() if that has passed.
+  // Has go_on() called at `due`, or at the next drive() if that has passed. With a lock held under which
+  // go_on() looks at what the caller has changed.
   void schedule(Connection& connection, base::Instant due, base::Instant now);
+  // More has come than a turn takes in: what a timer waits for may be among it. With the receiving lock held.
+  [[nodiscard]] bool behind() const { return behind_; }
   // A packet that another process got in our stead and passed on.
   void take_stray(base::Instant now, const net::Received& received);
   // A queue pair failed while the receiving lock is held: concluded by drive().
@@ -152,7 +155,12 @@ class Port final : public verbs::Wire, private net::Sink {
       kOwn,    // the sender sees to it by acknowledgements
       kPaced,  // as `Pacing` says
     };
-    // `migrated`: BTH's MigReq in all packets.
+    // Whether a connection's peer is recognised it knows better than its route; `migrated`: BTH's MigReq in
+    // all packets.
+    Sending(Port& port, const net::Route& route, bool recognised, base::Instant now, bool migrated, Pace pace)
+        : Sending(port, route, now, pace, migrated) {
+      route_.recognised = recognised;
+    }
     Sending(Port& port, const net::Route& route, base::Instant now, Pace pace, bool migrated = true)
         : port_(port),
           route_(route),
@@ -271,6 +279,8 @@ class Port final : public verbs::Wire, private net::Sink {
   std::vector<Connection*> owed_;   // those of the turn before
   bool may_put_off_ = false;        // in this turn
   bool tells_hops_ = false;         // the link does
+  bool behind_ = false;
+  size_t passed_ = 0;  // packets that were taken in since timers are put off
   std::vector<uint16_t> due_;
   roce::RecentFlows flows_;  // of what comes
   Acquaintances acquaintances_;

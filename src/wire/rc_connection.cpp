@@ -10,8 +10,10 @@ using verbs::SendOutcome;
 using verbs::SendRequest;
 
 namespace {
-constexpr uint32_t kCrowd = 16;       // packets under way
-constexpr uint32_t kWorthACall = 32;  // packets to be sent
+// Packets under way, and how many to be sent are then worth a system call.
+constexpr int64_t kCrowd = 16;
+constexpr size_t kWorthACall = 32;
+constexpr int64_t kGreatCrowd = 128;  // which keeps the peer busy until a run is full
 
 // The keeper carries requests out in other processes, as a local requester does.
 verbs::RequesterIdentity target_identity(const Peering& peering, base::Slot ours) {
@@ -91,7 +93,9 @@ void RcConnection::push() {
   // Where much is under way, by this queue pair or by all together, nobody gains by sending each short
   // message at once; together they cost one system call. The next post or poll sends them at the latest, or
   // the helper.
-  if (requester_ && port_->under_way() > kCrowd && sending.waiting() > 0 && sending.waiting() < kWorthACall)
+  const int64_t under_way = port_->under_way();
+  const size_t worthwhile = under_way > kGreatCrowd ? net::kMaxRunPackets : kWorthACall;
+  if (requester_ && under_way > kCrowd && sending.waiting() > 0 && sending.waiting() < worthwhile)
     port_->schedule(*this, now, now);
   else
     sending.flush();
@@ -105,7 +109,8 @@ void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   const bool more = sending.send_from(*requester_);
   // Behind others' answers the acknowledgement wouldn't be taken first.
   if (carries) sending.flush();
-  port_->schedule(*this, more ? now : requester_->next_deadline(), now);
+  // A deadline that has passed is the timers' business as well: they may be put off.
+  port_->schedule(*this, more ? now : std::max(requester_->next_deadline(), now + base::Duration(1)), now);
   port_->account(requester_->counters(), told_);
   tell_under_way(requester_->under_way());
 }
@@ -146,7 +151,8 @@ void RcConnection::go_on(base::Instant now) {
   bool concluded = false;
   if (const auto queue = requests_.queue())
     port_->conclude_later(queue->answered([&] {
-      if (requester_ && !stopped_ && requester_->next_deadline() <= now) requester_->on_timer(now);
+      if (requester_ && !stopped_ && !port_->behind() && requester_->next_deadline() <= now)
+        requester_->on_timer(now);
       Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
       acknowledge_or_put_off(now, sending, has_unsent());
       send_requests(now, sending);

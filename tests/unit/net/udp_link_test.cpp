@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -153,13 +154,20 @@ TEST_P(Families, AnotherAddressOfOursIsTheSourceIfTheRouteSaysSo) {
     ASSERT_TRUE(add_address6("fd00::99", "lo"));
     route.from = ipv6("fd00::99");
   }
+  // One socket serves both, whichever came first.
+  const std::array routes{to(2), route, to(2), route};
   Transmitter transmitter(*one_);
-  transmit(transmitter, route, packet_of(2, 0, 100));
-  transmitter.flush();
+  for (const Route& way : routes) {
+    transmit(transmitter, way, packet_of(2, 0, 100));
+    transmitter.flush();
+  }
   Keeper keeper;
-  ASSERT_TRUE(keeper.take(*two_, 1));
-  EXPECT_EQ(route.from, keeper.kept[0].about.from);
-  EXPECT_TRUE(keeper.icrc_fits(0));
+  ASSERT_TRUE(keeper.take(*two_, routes.size()));
+  for (size_t i = 0; i < routes.size(); ++i) {
+    EXPECT_EQ(routes[i].from, keeper.kept[i].about.from);
+    EXPECT_EQ(keeper.kept[0].about.source_port, keeper.kept[i].about.source_port);
+    EXPECT_TRUE(keeper.icrc_fits(i));
+  }
   if (GetParam() == 6) support::ip("addr del fd00::99/64 dev lo");
 }
 
@@ -169,6 +177,11 @@ TEST_P(Families, ASourceThatIsNotOursIsUnreachable) {
   EXPECT_FALSE(one_->send({route, 100, packet_of(2, 0, 100)}));
   EXPECT_EQ(1u, one_->sent().unreachable);
   EXPECT_EQ(0u, one_->sent().packets);
+  // The socket that was made for it is as good as any for others.
+  EXPECT_TRUE(one_->send({to(2), 100, packet_of(2, 0, 100)}));
+  Keeper keeper;
+  ASSERT_TRUE(keeper.take(*two_, 1));
+  EXPECT_EQ(to(2).from, keeper.kept[0].about.from);
 }
 
 TEST_P(Families, NoRouteIsUnreachable) {

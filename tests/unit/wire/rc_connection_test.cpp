@@ -2,6 +2,7 @@
 // and in which order.
 #include "wire/rc_connection.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -41,8 +42,13 @@ struct ScriptedLink final : net::Link {
     return true;
   }
   uint16_t source_port(const net::Route&) override { return 0xc000; }
-  size_t receive(net::Sink& sink, size_t) override {
-    const auto handed = std::exchange(waiting, {});
+  size_t receive(net::Sink& sink, size_t budget) override {
+    if (endless) waiting.resize(budget);
+    auto handed = std::exchange(waiting, {});
+    if (handed.size() > budget) {
+      waiting.assign(handed.begin() + static_cast<ptrdiff_t>(budget), handed.end());
+      handed.resize(budget);
+    }
     for (const auto& bytes : handed)
       sink.on_packet({.from = route_to_peer(true).to,
                       .to = route_to_peer(true).from,
@@ -54,6 +60,7 @@ struct ScriptedLink final : net::Link {
   [[nodiscard]] int fd() const override { return -1; }
 
   std::vector<std::vector<std::byte>> waiting;
+  bool endless = false;  // more is always there, of no use to anybody
   std::vector<std::string> sent;
   uint32_t credits = 0;                 // that the last acknowledgement told
   std::function<void()> after_packets;  // once, while the port still takes packets in
@@ -104,7 +111,7 @@ class RcConnectionTest : public testing::Test {
         {.domain = owner_.domain(),
          .send_cq = cq_,
          .recv_cq = cq_,
-         .caps = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
+         .caps = {.max_send_wr = 64, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
          .signal_all = true,
          .paths = std::make_shared<WirePaths>(port_, owner_, recognised)});
     owner_.connect(*qp_, setup_);
@@ -121,16 +128,27 @@ class RcConnectionTest : public testing::Test {
   // An empty SEND of the peer's comes; `after` happens while the port still takes packets in.
   void peer_sends(std::function<void()> after = {}) {
     roce::Packet packet;
-    packet.bth.destination = qp_->number();
     packet.bth.psn = {next_psn_++};
     packet.bth.ack_request = true;
+    comes(packet);
+    link_->after_packets = std::move(after);
+  }
+  // The peer's word that all has come, up to our request with that number.
+  void peer_acknowledges(uint32_t psn) {
+    roce::Packet packet;
+    packet.bth.operation = roce::Operation::kAcknowledge;
+    packet.bth.psn = {psn};
+    packet.aeth = {roce::syndrome::kAck, 0};
+    comes(packet);
+  }
+  void comes(roce::Packet packet) {
+    packet.bth.destination = qp_->number();
     std::vector<std::byte> bytes(64);
     bytes.resize(roce::emit(packet, bytes) + roce::kIcrcBytes);
     const net::Route route = route_to_peer(true);
     roce::append_icrc({.source = route.to.bytes, .destination = route.from.bytes, .source_port = kPeersPort},
                       0, bytes);
     link_->waiting.push_back(bytes);
-    link_->after_packets = std::move(after);
   }
   void post(uint32_t length = 8) {
     ibv_sge piece{reinterpret_cast<uint64_t>(memory_.data()), length, key_};
@@ -139,6 +157,8 @@ class RcConnectionTest : public testing::Test {
     EXPECT_EQ(0, qp_->post_send(&request, nullptr));
   }
   void drive(Driver driver) { (void)port_->drive(kNow, driver); }
+  // Long after the last post, as requesters see it.
+  void drive_late() { (void)port_->drive(base::now() + base::milliseconds(50), Driver::kPoller); }
   // Since the last call.
   [[nodiscard]] std::vector<std::string> sent() { return std::exchange(link_->sent, {}); }
   [[nodiscard]] std::string ack() const { return "ack " + std::to_string(next_psn_ - 1); }
@@ -269,6 +289,59 @@ TEST_F(RcConnectionTest, ADestroyedQueuePairStillAcknowledges) {
   const std::string expected = ack();
   connect(true);
   EXPECT_EQ((Runs{expected}), sent());
+}
+
+TEST_F(RcConnectionTest, WhatIsntAcknowledgedInTimeIsSentAgain) {
+  post();
+  EXPECT_EQ((Runs{"send"}), sent());
+  drive_late();
+  EXPECT_EQ((Runs{"send"}), sent());
+}
+
+// A program that posted for long has as much to read as a thousand queue pairs were answered.
+TEST_F(RcConnectionTest, ATimerWaitsUntilWhatHasComeIsRead) {
+  post();
+  EXPECT_EQ((Runs{"send"}), sent());
+  link_->waiting.resize(1000);
+  peer_acknowledges(0);
+  for (int turn = 0; turn < 5; ++turn) drive_late();
+  EXPECT_EQ((Runs{}), sent());
+  ibv_wc completion{};
+  EXPECT_EQ(1, cq_->poll(1, &completion));
+  EXPECT_EQ(IBV_WC_SUCCESS, completion.status);
+}
+
+TEST_F(RcConnectionTest, WhoSendsWithoutEndDoesntStopTimers) {
+  post();
+  EXPECT_EQ((Runs{"send"}), sent());
+  link_->endless = true;
+  int turns = 0;
+  while (turns < 100 && link_->sent.empty()) {
+    drive_late();
+    ++turns;
+  }
+  EXPECT_EQ((Runs{"send"}), sent());
+  EXPECT_LE(2, turns);
+  EXPECT_GE(20, turns);
+}
+
+// As long as it has enough to do, the peer waits for none of these.
+TEST_F(RcConnectionTest, TheMoreIsUnderWayTheMoreLeavesTogether) {
+  const auto first_run = [&](int64_t others, size_t posts) {
+    port_->add_under_way(others);
+    for (size_t i = 0; i < posts; ++i) post();
+    port_->add_under_way(-others);
+    const Runs runs = sent();
+    return runs.empty() ? 0 : 1 + std::ranges::count(runs.front(), ' ');
+  };
+  EXPECT_EQ(1, first_run(0, 1));
+  EXPECT_EQ(32, first_run(50, 32));
+  connect(true);
+  EXPECT_EQ(0, first_run(1000, 40));
+  drive(Driver::kPoller);
+  const Runs runs = sent();
+  ASSERT_EQ(1u, runs.size());
+  EXPECT_EQ(39, std::ranges::count(runs.front(), ' '));
 }
 
 }  // namespace
