@@ -167,6 +167,7 @@ void Self::set_helper_sleeps(bool sleeps) {
 void Self::ring_channel(uint16_t cq) {
   if (verbs::HeldBells::hold(*this, cq)) return;
   const auto& entry = arena().cq(cq);
+  const std::lock_guard ringing(process_.ringing());
   verbs::CompletionChannel::ring(entry.channel.acquire(), entry.token.get());
 }
 

@@ -59,6 +59,8 @@ base::Result<std::shared_ptr<CompletionQueue>> CompletionQueue::create(Process& 
 
 void CompletionQueue::close() {
   process_.arena().cq(index_).channel.release(-1);
+  // Who has read the descriptor before rings now: the program may close it as soon as we return.
+  { const std::lock_guard ringing(process_.ringing()); }
   const std::lock_guard lock(lock_);
   if (config_.channel != nullptr) config_.channel->leave(token_);
   config_.channel = nullptr;

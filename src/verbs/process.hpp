@@ -124,6 +124,8 @@ class Process {
   void fail_users_later(CompletionQueue& queue);
   void fail_later(std::shared_ptr<QueuePair> queue_pair);
   [[nodiscard]] uint64_t polls();
+  // Held by who rings a channel of this process's, from when it reads the descriptor.
+  [[nodiscard]] std::mutex& ringing() { return ringing_; }
 
  private:
   void withdraw(uint32_t key);
@@ -139,6 +141,7 @@ class Process {
   WorkList pending_;
   std::shared_ptr<Postman> postman_;
   std::atomic<Wire*> wire_ = nullptr;
+  std::mutex ringing_;
 
   std::mutex mutex_;  // all below
   std::vector<std::atomic<QueuePair*>> qps_;

@@ -16,7 +16,7 @@ ibv_wc_status place_message(const arena::ProcessArena& arena, uint32_t domain,
   uint64_t rest = bytes.size();
   if (rest > front.entry->capacity.get()) return IBV_WC_LOC_LEN_ERR;
   if (rest == 0) return IBV_WC_SUCCESS;
-  std::array<iovec, kMaxSge> pieces{};
+  std::array<iovec, kMaxSge> pieces;  // the first `used` of them; to clear them all would take longer
   unsigned used = 0;
   const unsigned count = front.entry->count.get();
   for (unsigned i = 0; i < count && rest > 0; ++i) {

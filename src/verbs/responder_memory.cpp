@@ -182,7 +182,9 @@ Verdict Responder::place(uint64_t offset, std::span<const iovec> from, Tail tail
     return Verdict::kCorrupt;
 
   const uint64_t length = total_length(from);
-  std::array<ScatterPiece, kMaxSge> covered{};  // what of it this part of the message falls into
+  // What of it this part of the message falls into: the first `used` of them; to clear them all takes longer.
+  std::array<ScatterPiece, kMaxSge> covered;
+  std::array<iovec, kMaxSge> theirs;
   unsigned used = 0;
   uint64_t begin = 0;
   for (unsigned i = 0; i < count; ++i) {
@@ -199,7 +201,6 @@ Verdict Responder::place(uint64_t offset, std::span<const iovec> from, Tail tail
   guard.seal();
   // A queue pair that leaves gives a shared receive to others, unless it sees that we are at it.
   if (shared_ && (reach() != Verdict::kDone || !claim_)) return Verdict::kSilence;
-  std::array<iovec, kMaxSge> theirs{};
   uint64_t found_bytes = 0;
   uint64_t region_end = 0;
   for (unsigned i = 0; i < used; ++i) {

@@ -16,9 +16,9 @@
 namespace verbena::verbs {
 
 struct ScatterPiece {
-  uint64_t address = 0;
-  uint64_t length = 0;
-  uint32_t key = 0;
+  uint64_t address;
+  uint64_t length;
+  uint32_t key;
 };
 
 [[nodiscard]] inline uint64_t total_length(std::span<const iovec> pieces) {
