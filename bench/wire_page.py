@@ -53,7 +53,7 @@ def bandwidth(document: dict, results: WireResults) -> str:
         The plain loop (`floor_peer.c`) does with UDP what no RoCEv2 in software can do without, and nothing else of an
         engine: a copy and then a CRC of each packet at each end, TCP having neither. Verbena sends both in one pass, so
         it may be faster. The kernel's part is the same loop without the copies and CRCs: what the sockets take for
-        themselves. No engine above them is faster.
+        themselves, as this loop drives them.
         The receive buffer is what the kernel grants of 4 MiB, and as on a stock machine (`VERBENA_RECEIVE_BUFFER`); TCP's
         is the kernel's own business.""")
     return f"### Bandwidth\n{note}\n\n" + \

@@ -145,13 +145,18 @@ static ssize_t receive_steered(int fd, char* data) {
   return recvmsg(fd, &header, MSG_DONTWAIT);
 }
 
-// A lost datagram would have both wait for ever: the caller of this program has a time limit.
-static void receive_one(const struct Ends* ends, char* data, struct sockaddr_in* from) {
+// A lost datagram would have both wait for ever: the caller of this program has a time limit. `size`: what
+// must come; where a link takes message and acknowledgement apart, the figure would be of something else.
+static void receive_one(const struct Ends* ends, char* data, size_t size, struct sockaddr_in* from) {
+  const size_t whole = size + (ends->steered ? kHeaders + kAcknowledgement : 0);
   socklen_t length = sizeof *from;
-  while ((ends->steered
-              ? receive_steered(ends->in, data)
-              : recvfrom(ends->in, data, kLargest, MSG_DONTWAIT, (struct sockaddr*)from, &length)) < 0)
+  ssize_t got;
+  while ((got = ends->steered
+                    ? receive_steered(ends->in, data)
+                    : recvfrom(ends->in, data, kLargest, MSG_DONTWAIT, (struct sockaddr*)from, &length)) < 0)
     if (errno != EAGAIN && errno != EINTR) fail("receive");
+  errno = EBADMSG;
+  if ((size_t)got != whole) fail("a datagram's length");
 }
 
 static int serve(const char* port, const char* host) {
@@ -169,7 +174,7 @@ static int serve(const char* port, const char* host) {
   static char buffer[kLargest];
   struct sockaddr_in from;
   for (uint64_t i = 0; i < plan.iterations; ++i) {
-    receive_one(&ends, buffer, &from);
+    receive_one(&ends, buffer, plan.size, &from);
     send_one(&ends, buffer, plan.size, &client);
   }
   return 0;
@@ -198,7 +203,7 @@ static int measure(struct Plan* plan, const char* port, const char* host) {
   for (uint64_t i = 0; i < plan->iterations; ++i) {
     uint64_t start = now_ns();
     send_one(&ends, buffer, plan->size, &server);
-    receive_one(&ends, buffer, &from);
+    receive_one(&ends, buffer, plan->size, &from);
     took[i] = now_ns() - start;
   }
   qsort(took, plan->iterations, sizeof *took, by_value);

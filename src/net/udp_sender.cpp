@@ -2,10 +2,13 @@
 
 #include <linux/filter.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/random.hpp"
+#include "net/interfaces.hpp"
 #include "net/message_calls.hpp"
 #include "net/socket_option.hpp"
 #include "net/steering.hpp"
@@ -128,40 +131,43 @@ bool bind_high(int fd, sockaddr_in6& own, socklen_t length) {
   return ::bind(fd, reinterpret_cast<sockaddr*>(&own), length) == 0;
 }
 
-// To the address that the route is from, so that messages needn't say it: 0.2 us less each. False: to any,
-// for that one is known by its interface only, or isn't this host's at the moment.
-bool bind_to_source(int fd, const Route& route, sockaddr_in6& own, socklen_t length) {
-  if (route.from.link_local() || interface_for(route) != 0) return false;
-  if (route.to.ipv4())
-    std::memcpy(&reinterpret_cast<sockaddr_in&>(own).sin_addr, &route.from.bytes[12], 4);
-  else
-    std::memcpy(&own.sin6_addr, route.from.bytes.data(), 16);
-  return bind_high(fd, own, length);
+// Can the kernel be relied on to send from there, or not at all? Of IPv6 it doesn't look whether a bound
+// socket's address is still this host's; and who is bound to a group or to a broadcast address sends from
+// any.
+bool may_bind_to(const Address& source) {
+  if (!source.ipv4()) return false;
+  const auto interfaces = list_interfaces();
+  return interfaces && std::ranges::any_of(*interfaces, [&](const Interface& one) {
+           return std::ranges::find(one.addresses, source) != one.addresses.end();
+         });
 }
 
 }  // namespace
 
-UdpSender::UdpSender(int buffer_bytes) : buffer_bytes_(buffer_bytes), sockets_(kSockets) {}
+UdpSender::UdpSender(int buffer_bytes) : buffer_bytes_(buffer_bytes), places_(kSockets) {}
 
 UdpSender::Socket& UdpSender::socket_for(const Route& route) {
   const size_t family = route.to.ipv4() ? 0 : 1;
   const bool by_slot = route.recognised || family == 1;
   const size_t foreign = kForeign + (route.to.bytes[15] ^ route.to.bytes[14]) % kForeignSockets;
-  Socket& socket = sockets_[by_slot ? family * kSlots + route.slot.value : foreign];
+  Place& place = places_[by_slot ? family * kSlots + route.slot.value : foreign];
   // Made once: its port is part of packets that may have to be sent again.
-  if (socket.port == 0) socket = make_socket(route);
-  return socket;
+  if (!std::exchange(place.begun, true) && may_bind_to(route.from))
+    place.first = make_socket(route, route.from);
+  if (place.first.port != 0 && place.first.source == route.from) return place.first;
+  if (place.others.port == 0) place.others = make_socket(route, {});
+  return place.others;
 }
 
-UdpSender::Socket UdpSender::make_socket(const Route& route) const {
+UdpSender::Socket UdpSender::make_socket(const Route& route, const Address& source) const {
   const bool ipv4 = route.to.ipv4();
   base::UniqueFd fd(::socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return {};
   accept_nothing(fd.get());
   set_option(fd.get(), SOL_SOCKET, SO_SNDBUF, buffer_bytes_);
-  const sockaddr_in6 any{.sin6_family = static_cast<sa_family_t>(ipv4 ? AF_INET : AF_INET6)};
-  sockaddr_in6 own = any;
+  sockaddr_in6 own{.sin6_family = static_cast<sa_family_t>(ipv4 ? AF_INET : AF_INET6)};
   socklen_t length = ipv4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  if (ipv4) std::memcpy(&reinterpret_cast<sockaddr_in&>(own).sin_addr, &source.bytes[12], 4);
   // Without fragmentation, and never connected, the kernel gives each plain datagram the ID 0 (DESIGN 2.4).
   const bool whole = ipv4 ? set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
                           : set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1) &&
@@ -169,12 +175,11 @@ UdpSender::Socket UdpSender::make_socket(const Route& route) const {
   // Foreign peers get what hardware sends: no UDP checksum. IPv6 forbids that, and who ignores it over IPv4
   // ignores it there, too.
   if (!route.recognised && ipv4) set_option(fd.get(), SOL_SOCKET, SO_NO_CHECK, 1);
-  if (!whole || !set_usual(fd.get(), ipv4)) return {};
-  const bool to_source = bind_to_source(fd.get(), route, own, length);
-  if (!to_source && !bind_high(fd.get(), own = any, length)) return {};
-  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0) return {};
+  if (!whole || !set_usual(fd.get(), ipv4) || !bind_high(fd.get(), own, length) ||
+      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
+    return {};
   const uint16_t port = ntohs(own.sin6_port);  // at the same place in both families
-  return {base::GuardedFd(base::high(std::move(fd))), port, to_source ? route.from : Address{}};
+  return {base::GuardedFd(base::high(std::move(fd))), port, source};
 }
 
 bool UdpSender::send(const Run& run) {
@@ -189,7 +194,7 @@ bool UdpSender::send(const Run& run) {
     return false;
   }
   const size_t packets = run.packets();
-  if (packets == 1) return send_each(fd, socket.source, run);
+  if (packets == 1) return send_each(socket, fd, run);
   Message message(run.route, socket.source);
   message.segment(run.segment_bytes);
   const int error = message.send(fd, run.bytes);
@@ -197,7 +202,7 @@ bool UdpSender::send(const Run& run) {
   // recognised peer takes an ICRC made with any segment's ID for a plain datagram, too.
   if (error == EIO || error == EINVAL) {
     ++counters_.split_runs;
-    return send_each(fd, socket.source, run);
+    return send_each(socket, fd, run);
   }
   if (error != 0) {
     count_failure(error);
@@ -209,8 +214,8 @@ bool UdpSender::send(const Run& run) {
   return true;
 }
 
-bool UdpSender::send_each(int fd, const Address& source, const Run& run) {
-  Message message(run.route, source);
+bool UdpSender::send_each(const Socket& socket, int fd, const Run& run) {
+  Message message(run.route, socket.source);
   for (size_t i = 0; i < run.packets(); ++i) {
     const auto packet = run.packet(i);
     if (const int error = message.send(fd, packet); error != 0) {

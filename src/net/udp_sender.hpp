@@ -26,8 +26,8 @@ struct UdpSendCounters {
   Counter failed;       // anything else
 };
 
-// One socket per family and, for recognised peers, destination slot: a receiving kernel may merge packets of
-// one flow and steers what it merged once, so one flow must not have two destinations. Foreign IPv4 peers get
+// Sockets by family and, for recognised peers, destination slot: a receiving kernel may merge packets of one
+// flow and steers what it merged once, so one flow must not have two destinations. Foreign IPv4 peers get
 // checksum 0, which is never merged, so some share a socket.
 class UdpSender {
  public:
@@ -41,16 +41,23 @@ class UdpSender {
   struct Socket {
     base::GuardedFd fd;
     uint16_t port = 0;  // 0: not made yet
-    Address source;     // what it sends from unless told otherwise; unspecified: it must be told
+    Address source;     // what it is bound to; unspecified: to none, so each message says it
+  };
+  // One for the first source that comes along, bound to it, so that messages needn't say it: 0.2 us less
+  // each. It sends from no other, where its port may be somebody else's; one bound to none serves those.
+  struct Place {
+    bool begun = false;
+    Socket first;
+    Socket others;
   };
 
   Socket& socket_for(const Route& route);
-  [[nodiscard]] Socket make_socket(const Route& route) const;
-  bool send_each(int fd, const Address& source, const Run& run);
+  [[nodiscard]] Socket make_socket(const Route& route, const Address& source) const;
+  bool send_each(const Socket& socket, int fd, const Run& run);
   void count_failure(int error);
 
   int buffer_bytes_;
-  std::vector<Socket> sockets_;
+  std::vector<Place> places_;
   UdpSendCounters counters_;
 };
 

@@ -105,6 +105,7 @@ bool Port::drive(base::Instant now, Driver driver) {
     const size_t near = lanes_.receive(
         kReceiveBudget, [&](const auto& header, const auto& payload) { take_near(header, payload); });
     worked = near > 0;
+    behind_ = false;  // till the socket is looked at
     if (look_at_socket(near)) worked |= take_in(now) > 0;
     // Most turns of those who spin find nothing at all. A stray may have come before (take_stray).
     if (owes() || worked || !dirty_.empty() || something_due(now)) send_due(now, driver);

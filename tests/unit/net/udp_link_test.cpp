@@ -154,7 +154,7 @@ TEST_P(Families, AnotherAddressOfOursIsTheSourceIfTheRouteSaysSo) {
     ASSERT_TRUE(add_address6("fd00::99", "lo"));
     route.from = ipv6("fd00::99");
   }
-  // One socket serves both, whichever came first.
+  // Each source has its socket, whichever came first.
   const std::array routes{to(2), route, to(2), route};
   Transmitter transmitter(*one_);
   for (const Route& way : routes) {
@@ -165,7 +165,7 @@ TEST_P(Families, AnotherAddressOfOursIsTheSourceIfTheRouteSaysSo) {
   ASSERT_TRUE(keeper.take(*two_, routes.size()));
   for (size_t i = 0; i < routes.size(); ++i) {
     EXPECT_EQ(routes[i].from, keeper.kept[i].about.from);
-    EXPECT_EQ(keeper.kept[0].about.source_port, keeper.kept[i].about.source_port);
+    EXPECT_EQ(one_->source_port(routes[i]), keeper.kept[i].about.source_port);
     EXPECT_TRUE(keeper.icrc_fits(i));
   }
   if (GetParam() == 6) support::ip("addr del fd00::99/64 dev lo");
@@ -182,6 +182,34 @@ TEST_P(Families, ASourceThatIsNotOursIsUnreachable) {
   Keeper keeper;
   ASSERT_TRUE(keeper.take(*two_, 1));
   EXPECT_EQ(to(2).from, keeper.kept[0].about.from);
+}
+
+TEST_P(Families, ASourceThatWentAwayIsUnreachable) {
+  if (!support::ip("link set lo up 2>/dev/null")) GTEST_SKIP() << "needs root, for `ip`";
+  Route route = to(2);
+  if (GetParam() == 4) {
+    ASSERT_TRUE(support::ip("addr add 10.9.9.9/32 dev lo"));
+    route.from = ipv4("10.9.9.9");
+  } else {
+    ASSERT_TRUE(add_address6("fd00::98", "lo"));
+    route.from = ipv6("fd00::98");
+  }
+  EXPECT_TRUE(one_->send({route, 100, packet_of(2, 0, 100)}));
+  support::ip(GetParam() == 4 ? "addr del 10.9.9.9/32 dev lo" : "addr del fd00::98/64 dev lo");
+  EXPECT_FALSE(one_->send({route, 100, packet_of(2, 0, 100)}));
+  EXPECT_EQ(1u, one_->sent().unreachable);
+  EXPECT_TRUE(one_->send({to(2), 100, packet_of(2, 0, 100)})) << "others go on";
+}
+
+TEST_P(Families, NobodySendsFromAGroupOrABroadcastAddress) {
+  for (const Address& source :
+       {GetParam() == 4 ? ipv4("239.1.1.1") : ipv6("ff05::1"), ipv4("127.255.255.255")}) {
+    if (source.ipv4() != (GetParam() == 4)) continue;
+    Route route = to(2);
+    route.from = source;
+    EXPECT_FALSE(one_->send({route, 100, packet_of(2, 0, 100)}));
+  }
+  EXPECT_EQ(GetParam() == 4 ? 2u : 1u, one_->sent().unreachable);
 }
 
 TEST_P(Families, NoRouteIsUnreachable) {
