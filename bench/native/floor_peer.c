@@ -23,12 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
+#include "segments.h"
 
 enum { kHeader = 12, kTrailer = 4, kMostInRun = 60, kRunBytes = 65000, kAhead = 8, kBuffer = 8 << 20 };
 
@@ -80,21 +75,7 @@ static size_t send_run(int fd, const struct sockaddr_in* to, const struct Plan* 
     used += kHeader + part + kTrailer;
     taken += part;
   }
-  struct iovec bytes = {run, used};
-  char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
-  struct msghdr header = {.msg_name = (void*)to,
-                          .msg_namelen = sizeof *to,
-                          .msg_iov = &bytes,
-                          .msg_iovlen = 1,
-                          .msg_control = control,
-                          .msg_controllen = sizeof control};
-  struct cmsghdr* c = CMSG_FIRSTHDR(&header);
-  c->cmsg_level = IPPROTO_UDP;
-  c->cmsg_type = UDP_SEGMENT;
-  c->cmsg_len = CMSG_LEN(sizeof(uint16_t));
-  const uint16_t segment = (uint16_t)packet;
-  memcpy(CMSG_DATA(c), &segment, sizeof segment);
-  while (sendmsg(fd, &header, MSG_DONTWAIT) < 0)
+  while (send_segments(fd, to, run, used, (uint16_t)packet) < 0)
     if (errno != EAGAIN && errno != EINTR) fail("sendmsg");
   return taken;
 }

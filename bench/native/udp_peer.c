@@ -24,12 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
+#include "segments.h"
 
 enum { kLargest = 65507, kHeaders = 16, kAcknowledgement = 20 };
 
@@ -108,21 +103,7 @@ static uint16_t port_of(int fd) {
 }
 
 static ssize_t send_steered(int fd, char* data, size_t size, const struct sockaddr_in* to) {
-  struct iovec bytes = {data, size + kHeaders + kAcknowledgement};
-  char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
-  struct msghdr header = {.msg_name = (void*)to,
-                          .msg_namelen = sizeof *to,
-                          .msg_iov = &bytes,
-                          .msg_iovlen = 1,
-                          .msg_control = control,
-                          .msg_controllen = sizeof control};
-  struct cmsghdr* c = CMSG_FIRSTHDR(&header);
-  c->cmsg_level = IPPROTO_UDP;
-  c->cmsg_type = UDP_SEGMENT;
-  c->cmsg_len = CMSG_LEN(sizeof(uint16_t));
-  const uint16_t segment = (uint16_t)(size + kHeaders);
-  memcpy(CMSG_DATA(c), &segment, sizeof segment);
-  return sendmsg(fd, &header, MSG_DONTWAIT);
+  return send_segments(fd, to, data, size + kHeaders + kAcknowledgement, (uint16_t)(size + kHeaders));
 }
 
 static void send_one(const struct Ends* ends, char* data, size_t size, const struct sockaddr_in* to) {

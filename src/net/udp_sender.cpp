@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "base/random.hpp"
 #include "net/interfaces.hpp"
@@ -42,13 +41,8 @@ bool set_usual(int socket, bool ipv4) {
                     set_option(socket, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, kUsualHopLimit);
 }
 
-// Only these need their interface; without it a way by a bridge or a bond is found by the routing table.
-uint32_t interface_for(const Route& route) {
-  return route.to.link_local() || route.to.multicast() ? route.interface : 0;
-}
-
 // A message to where a route leads, with all that the kernel is to put into its headers and wouldn't by
-// itself: `source` is the socket's own address.
+// itself: `source` is what the socket is bound to, if to anything.
 class Message {
  public:
   Message(const Route& route, const Address& source) {
@@ -58,14 +52,15 @@ class Message {
     // The kernel refuses a TTL of 0.
     const int hop_limit = route.hop_limit == 0 ? 1 : route.hop_limit;
     const int traffic_class = route.traffic_class;
-    const uint32_t interface = interface_for(route);
-    const bool as_usual = interface == 0 && route.from == source;
+    const uint32_t interface = route.to.link_local() || route.to.multicast() ? route.interface : 0;
     if (route.to.ipv4()) {
       to4_ = {.sin_family = AF_INET, .sin_port = htons(kRocePort)};
       std::memcpy(&to4_.sin_addr, &route.to.bytes[12], 4);
       header_.msg_name = &to4_;
       header_.msg_namelen = sizeof to4_;
-      if (!as_usual) add_ipv4_source(route.from, interface);
+      in_pktinfo told{.ipi_ifindex = static_cast<int>(interface)};
+      std::memcpy(&told.ipi_spec_dst, &route.from.bytes[12], 4);
+      if (interface != 0 || route.from != source) add(IPPROTO_IP, IP_PKTINFO, told);
       if (traffic_class != kUsualTrafficClass) add(IPPROTO_IP, IP_TOS, traffic_class);
       if (hop_limit != kUsualHopLimit) add(IPPROTO_IP, IP_TTL, hop_limit);
     } else {
@@ -73,7 +68,9 @@ class Message {
       std::memcpy(&to6_.sin6_addr, route.to.bytes.data(), 16);
       header_.msg_name = &to6_;
       header_.msg_namelen = sizeof to6_;
-      if (!as_usual) add_ipv6_source(route.from, interface);
+      in6_pktinfo told{.ipi6_ifindex = interface};
+      std::memcpy(&told.ipi6_addr, route.from.bytes.data(), 16);
+      add(IPPROTO_IPV6, IPV6_PKTINFO, told);
       if (traffic_class != kUsualTrafficClass) add(IPPROTO_IPV6, IPV6_TCLASS, traffic_class);
       if (hop_limit != kUsualHopLimit) add(IPPROTO_IPV6, IPV6_HOPLIMIT, hop_limit);
     }
@@ -89,17 +86,6 @@ class Message {
   }
 
  private:
-  void add_ipv4_source(const Address& from, uint32_t interface) {
-    in_pktinfo source{.ipi_ifindex = static_cast<int>(interface)};
-    std::memcpy(&source.ipi_spec_dst, &from.bytes[12], 4);
-    add(IPPROTO_IP, IP_PKTINFO, source);
-  }
-  void add_ipv6_source(const Address& from, uint32_t interface) {
-    in6_pktinfo source{.ipi6_ifindex = interface};
-    std::memcpy(&source.ipi6_addr, from.bytes.data(), 16);
-    add(IPPROTO_IPV6, IPV6_PKTINFO, source);
-  }
-
   template <typename T>
   void add(int level, int type, const T& value) {
     auto* c = reinterpret_cast<cmsghdr*>(control_ + header_.msg_controllen);
@@ -152,7 +138,7 @@ UdpSender::Socket& UdpSender::socket_for(const Route& route) {
   const size_t foreign = kForeign + (route.to.bytes[15] ^ route.to.bytes[14]) % kForeignSockets;
   Place& place = places_[by_slot ? family * kSlots + route.slot.value : foreign];
   // Made once: its port is part of packets that may have to be sent again.
-  if (!std::exchange(place.begun, true) && may_bind_to(route.from))
+  if (place.first.port == 0 && place.others.port == 0 && may_bind_to(route.from))
     place.first = make_socket(route, route.from);
   if (place.first.port != 0 && place.first.source == route.from) return place.first;
   if (place.others.port == 0) place.others = make_socket(route, {});

@@ -46,7 +46,6 @@ class UdpSender {
   // One for the first source that comes along, bound to it, so that messages needn't say it: 0.2 us less
   // each. It sends from no other, where its port may be somebody else's; one bound to none serves those.
   struct Place {
-    bool begun = false;
     Socket first;
     Socket others;
   };

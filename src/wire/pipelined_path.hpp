@@ -76,7 +76,7 @@ class ConnectedPath : public PipelinedPath {
         routes_{peering.route, {}},
         recognised_(peering.route.recognised) {}
   [[nodiscard]] Port::Sending sending(base::Instant now, Port::Sending::Pace pace) const {
-    return {*port_, *route(), recognised(), now, migration_.says_migrated(), pace};
+    return {*port_, *route(), recognised(), now, pace, migration_.says_migrated()};
   }
   // May it go on to the engine, by the way it came? A word about migration in it is heeded.
   [[nodiscard]] bool admit(const roce::Packet& packet, const net::Received& received);

@@ -157,17 +157,16 @@ class Port final : public verbs::Wire, private net::Sink {
     };
     // Whether a connection's peer is recognised it knows better than its route; `migrated`: BTH's MigReq in
     // all packets.
-    Sending(Port& port, const net::Route& route, bool recognised, base::Instant now, bool migrated, Pace pace)
-        : Sending(port, route, now, pace, migrated) {
-      route_.recognised = recognised;
-    }
-    Sending(Port& port, const net::Route& route, base::Instant now, Pace pace, bool migrated = true)
+    Sending(Port& port, const net::Route& route, bool recognised, base::Instant now, Pace pace,
+            bool migrated = true)
         : port_(port),
           route_(route),
           now_(now),
           paced_(pace == Pace::kPaced),
           migrated_(migrated),
-          lock_(port.sending_) {}
+          lock_(port.sending_) {
+      route_.recognised = recognised;
+    }
     [[nodiscard]] bool ready() override { return !paced_ || port_.pacing_.open(route_, now_); }
     // Has the connection called when it may go on, after it stopped because of ready().
     void await_turn(Connection& connection);

@@ -78,7 +78,7 @@ void UdEndpoint::push() { send_requests(base::now()); }
 
 void UdEndpoint::send_requests(base::Instant now) {
   if (!requester_ || stopped_) return;
-  Port::Sending sending(*port_, {}, now, Port::Sending::Pace::kPaced);
+  Port::Sending sending(*port_, {}, false, now, Port::Sending::Pace::kPaced);
   sending_ = &sending;
   now_ = now;
   unsigned sent = 0;
