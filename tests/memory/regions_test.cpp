@@ -14,18 +14,23 @@ constexpr uint64_t kSize = 65536;
 constexpr unsigned kOnDemand = kAllAccess | IBV_ACCESS_ON_DEMAND;
 using Mr = std::unique_ptr<ibv_mr, decltype([](ibv_mr* mr) { EXPECT_EQ(0, ibv_dereg_mr(mr)); })>;
 
-// Pages of this process that come and go.
+// Pages of this process that come and go. They are far below whatever else is mapped: the kernel puts the
+// next mapping into the highest gap, so that nothing of another thread's, or of a sanitizer's, comes to lie
+// where they were.
 struct Pages {
-  Pages() { put(); }
-  ~Pages() { ::munmap(at, kSize); }
+  Pages() : at(::mmap(nullptr, kFarBelow, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
+    ::munmap(at, kFarBelow);
+    put();
+  }
+  ~Pages() { take(); }
   void put() {
-    at = ::mmap(at, kSize, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1, 0);
+    EXPECT_EQ(at, ::mmap(at, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
   }
   void take() { ::munmap(at, kSize); }
   [[nodiscard]] std::byte* bytes() const { return static_cast<std::byte*>(at); }
   [[nodiscard]] uint64_t address() const { return reinterpret_cast<uint64_t>(at); }
-  void* at = nullptr;
+  static constexpr uint64_t kFarBelow = uint64_t{1} << 30;
+  void* at;
 };
 
 class RegionsTest : public PairTest {
