@@ -1,21 +1,31 @@
-// What follows a packet that was taken: others that differ from it in their numbers, which follow each other,
-// and in their payload, which is as long.
+// What follows a packet that was taken: others of its run (roce::next_in_run).
 #pragma once
 
 #include <cstddef>
 #include <span>
+
+#include "roce/packet.hpp"
 
 namespace verbena::engine {
 
 class MorePayloads {
  public:
   // At most so many.
-  [[nodiscard]] virtual size_t most() const = 0;
+  [[nodiscard]] virtual size_t most() = 0;
   // The next one's, whose ICRC is right. Empty: there is none like that. Whoever asks places it.
   [[nodiscard]] virtual std::span<const std::byte> next() = 0;
 
  protected:
   ~MorePayloads() = default;
 };
+
+// Whether more of its kind may be taken together with it: it has no consequence but that its bytes have come.
+// So it is in the middle of a message, or a WRITE by itself.
+[[nodiscard]] inline bool may_be_followed(const roce::Packet& packet) {
+  const auto& info = packet.info();
+  if (packet.payload.empty() || packet.bth.pad != 0 || packet.bth.ack_request) return false;
+  if (!info.first && !info.last) return true;
+  return packet.bth.service == roce::Service::kRc && packet.bth.operation == roce::Operation::kWriteOnly;
+}
 
 }  // namespace verbena::engine

@@ -28,9 +28,8 @@ class PacketSink {
     (void)opcode, (void)payload_bytes;
     return 0;
   }
-  // Packets that differ from the first one in their numbers, which follow each other, and in their payload:
-  // the next `payload_bytes` of `memory` each. As many as it holds; payloads without padding. Others may
-  // change it meanwhile.
+  // A run of packets (roce::next_in_run), each with the next `payload_bytes` of `memory`, as many as it
+  // holds; payloads without padding. Others may change the memory meanwhile.
   virtual void commit_run(const roce::Packet& first, std::span<const std::byte> memory,
                           size_t payload_bytes) {
     roce::Packet packet = first;
@@ -39,7 +38,7 @@ class PacketSink {
       std::memcpy(space.data(), memory.data(), payload_bytes);
       packet.payload = space;
       commit(packet);
-      packet.bth.psn = packet.bth.psn + 1;
+      roce::next_in_run(packet, payload_bytes);
     }
   }
 };

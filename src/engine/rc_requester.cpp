@@ -21,6 +21,8 @@ namespace {
 constexpr uint32_t kAsksPerWindow = 8;
 constexpr uint32_t kAskedAtOnce = 16;
 constexpr uint32_t kAsksPerQueue = 4;
+// Longer ones are no faster in packets of one length: their first one ends few runs.
+constexpr uint64_t kLongestEven = 256 * 1024;
 // A long READ is asked for in parts: its answers must fit the window, since nobody else holds them back.
 constexpr uint32_t kLongestFetch = 256 * 1024;
 constexpr base::Duration kFirstPatience = base::milliseconds(2);
@@ -55,6 +57,8 @@ void RcRequester::post(const Request& request) {
   flight.cost_before = cost_posted_;
   flight.messages_before = messages_posted_;
   flight.unreadable = false;
+  flight.even = even_writes_ && config_.service == roce::Service::kRc &&
+                request.kind == Request::Kind::kWrite && !request.has_imm && request.length <= kLongestEven;
   next_psn_ = next_psn_ + flight.packets;
   cost_posted_ += cost_until(flight, flight.packets);
   messages_posted_ += request.consumes_receive() ? 1 : 0;
@@ -117,11 +121,27 @@ roce::Packet RcRequester::packet_for(const Request& request) const {
   return packet;
 }
 
+// A packet of a SEND or WRITE, but for its payload.
+roce::Packet RcRequester::piece_of(const Flight& flight, uint32_t index, uint32_t length) const {
+  const Request& request = flight.request;
+  const bool first = flight.even || index == 0;
+  const bool last = flight.even || index + 1 == flight.packets;
+  roce::Packet packet = packet_for(request);
+  packet.bth.operation = operation_for(request, first, last);
+  packet.bth.psn = flight.first + index;
+  packet.bth.solicited = last && request.solicited;
+  packet.reth = {request.address, request.key, static_cast<uint32_t>(request.length)};
+  if (flight.even) packet.reth = {request.address + uint64_t{index} * config_.mtu, request.key, length};
+  packet.imm = request.imm;
+  packet.invalidate_key = request.imm;
+  return packet;
+}
+
 // Between the first packet of a message and its last all are alike; those that are new and needn't ask for an
 // acknowledgement go together.
 bool RcRequester::send_middles(Instant now, const Flight& flight, PacketSink& sink) {
   const Psn psn = cursor_psn();
-  if (cursor_packet_ == 0 || recovering_ || psn != end_psn_) return false;
+  if ((cursor_packet_ == 0 && !flight.even) || recovering_ || psn != end_psn_) return false;
   const uint32_t cost = config_.mtu + Window::kPacketOverhead;
   // As many as stay below, each for itself, where the next one must ask.
   const auto below = [cost](uint64_t used, uint64_t limit) {
@@ -131,9 +151,7 @@ bool RcRequester::send_middles(Instant now, const Flight& flight, PacketSink& si
                                     below(cost_sent_ - cost_acknowledged(), window_.size()),
                                     below(cost_sent_ - cost_asked_, unasked_limit())});
   if (wanted < kWorthARun) return false;
-  roce::Packet packet = packet_for(flight.request);
-  packet.bth.operation = operation_for(flight.request, false, false);
-  packet.bth.psn = psn;
+  const roce::Packet packet = piece_of(flight, cursor_packet_, config_.mtu);
   const auto count =
       static_cast<uint32_t>(std::min<uint64_t>(wanted, sink.run_room(packet.bth.opcode(), config_.mtu)));
   if (count < kWorthARun) return false;
@@ -148,14 +166,9 @@ bool RcRequester::send_middles(Instant now, const Flight& flight, PacketSink& si
 
 bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
   const Request& request = flight.request;
-  const uint32_t index = cursor_packet_;
-  const bool first = index == 0;
-  const bool last = index + 1 == flight.packets;
-  const uint64_t offset = uint64_t{index} * config_.mtu;
+  const uint64_t offset = uint64_t{cursor_packet_} * config_.mtu;
   const auto length = static_cast<uint32_t>(std::min<uint64_t>(request.length - offset, config_.mtu));
-
-  roce::Packet packet = packet_for(request);
-  packet.bth.operation = operation_for(request, first, last);
+  roce::Packet packet = piece_of(flight, cursor_packet_, length);
   const auto room = sink.room(packet.bth.opcode(), length);
   if (length > 0 && !host_.gather(cursor_, offset, room)) {
     // What was posted before it still ends as it should.
@@ -163,12 +176,7 @@ bool RcRequester::send_piece(Instant now, Flight& flight, PacketSink& sink) {
     end_unreadable();
     return !failed_ && ask_again(now, flight, sink);
   }
-  packet.bth.psn = flight.first + index;
-  packet.bth.solicited = last && request.solicited;
-  packet.bth.ack_request = worth_asking(last);
-  packet.reth = {request.address, request.key, static_cast<uint32_t>(request.length)};
-  packet.imm = request.imm;
-  packet.invalidate_key = request.imm;
+  packet.bth.ack_request = worth_asking(cursor_packet_ + 1 == flight.packets);
   packet.payload = room;
   sink.commit(packet);
   sent(now, packet.bth.psn, 1, packet.bth.ack_request);

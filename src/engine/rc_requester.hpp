@@ -56,6 +56,8 @@ class RcRequester {
   // ibv_modify_qp may change them while requests are under way.
   // Part of a READ isn't asked for again in parts of its own: rxe forgets what lies before the last of them.
   void set_whole_replays(bool whole) { whole_replays_ = whole; }
+  // WRITEs that are posted from now on may go as packets of one length (adr/0019).
+  void set_even_writes(bool even) { even_writes_ = even; }
   void set_retry_rules(base::Duration timeout, unsigned retries, unsigned rnr_retries);
   [[nodiscard]] base::Psn next_psn() const { return end_psn_; }
   // Packets that were sent and aren't acknowledged.
@@ -81,6 +83,7 @@ class RcRequester {
     uint64_t cost_before = 0;      // of all requests ever posted before it
     uint32_t messages_before = 0;  // that consume a receive
     bool unreadable = false;       // gather failed: ends so when its turn comes
+    bool even = false;             // a WRITE whose packets are messages of their own
   };
   [[nodiscard]] Flight& at(uint32_t number) { return requests_[number & mask_]; }
   [[nodiscard]] const Flight& at(uint32_t number) const { return requests_[number & mask_]; }
@@ -94,6 +97,7 @@ class RcRequester {
   [[nodiscard]] bool followed_at_once() const;
   [[nodiscard]] bool worth_asking(bool last) const;
   [[nodiscard]] roce::Packet packet_for(const Request& request) const;
+  [[nodiscard]] roce::Packet piece_of(const Flight& flight, uint32_t index, uint32_t length) const;
   bool send_middles(base::Instant now, const Flight& flight, PacketSink& sink);
   bool send_piece(base::Instant now, Flight& flight, PacketSink& sink);
   bool ask_again(base::Instant now, const Flight& unreadable, PacketSink& sink);
@@ -146,6 +150,7 @@ class RcRequester {
   // for.
   std::vector<base::Psn> replay_ends_;
   bool whole_replays_ = false;
+  bool even_writes_ = false;
   uint32_t message_limit_ = 0;  // messages that may be sent, by the receiver's credits
   bool credits_known_ = false;
 

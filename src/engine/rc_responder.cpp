@@ -54,22 +54,37 @@ DropReason RcResponder::on_packet(Instant, const roce::Packet& packet) {
 }
 
 size_t RcResponder::on_more(const roce::Packet& before, MorePayloads& payloads) {
-  const auto& info = before.info();
-  if (failed_ || message_ == Message::kNone || info.last || before.bth.ack_request || gap_told_ ||
-      nak_ != 0 || before.bth.psn + 1 != expected_ || aim(srq_, false) != Verdict::kDone)
+  if (failed_ || gap_told_ || nak_ != 0 || before.bth.psn + 1 != expected_ ||
+      aim(srq_, false) != Verdict::kDone)
     return 0;
+  const size_t taken = message_ == Message::kNone ? more_writes(before, payloads) : more_of_message(payloads);
+  expected_ = expected_ + static_cast<uint32_t>(taken);
+  return taken;
+}
+
+size_t RcResponder::more_of_message(MorePayloads& payloads) {
   size_t taken = 0;
-  if (info.write) {
+  if (message_ == Message::kWrite) {
     const uint64_t room = (write_.length - offset_ - 1) / config_.mtu;  // the last is another
     const uint64_t most = std::min<uint64_t>(room, payloads.most());
     if (most == 0) return 0;
     taken = actions_.write_more({write_.key, write_.address + offset_, most * config_.mtu}, config_.mtu,
-                                payloads);
+                                Tail::kAnyOrder, payloads);
   } else {
     taken = actions_.place_more(offset_, config_.mtu, payloads);
   }
   offset_ += taken * config_.mtu;
-  expected_ = expected_ + static_cast<uint32_t>(taken);
+  return taken;
+}
+
+// Each a message of its own. Any may be the last of a WRITE that its requester cut so.
+size_t RcResponder::more_writes(const roce::Packet& before, MorePayloads& payloads) {
+  const uint64_t each = before.payload.size();
+  const uint64_t most = payloads.most();
+  if (most == 0) return 0;
+  const size_t taken = actions_.write_more({before.reth.key, before.reth.address + each, most * each}, each,
+                                           Tail::kLast, payloads);
+  msn_ = (msn_ + static_cast<uint32_t>(taken)) & 0xffffff;
   return taken;
 }
 

@@ -30,7 +30,7 @@ class RcResponder {
   RcResponder(const RcResponderConfig& config, ResponderActions& actions);
 
   DropReason on_packet(base::Instant now, const roce::Packet& packet);
-  // After a packet that was taken and doesn't end its message: what may follow it. How many were taken.
+  // After a packet that was taken and may_be_followed(): what follows it. How many were taken.
   size_t on_more(const roce::Packet& before, MorePayloads& payloads);
   // Sends one answer, if one is due. Called after a batch of packets, so that one acknowledgement serves all.
   bool poll_transmit(base::Instant now, PacketSink& sink);
@@ -72,6 +72,8 @@ class RcResponder {
     uint32_t end = 0;
     bool again = false;
   };
+  [[nodiscard]] size_t more_of_message(MorePayloads& payloads);
+  [[nodiscard]] size_t more_writes(const roce::Packet& before, MorePayloads& payloads);
   [[nodiscard]] DropReason on_duplicate(const roce::Packet& packet);
   [[nodiscard]] DropReason on_gap(base::Psn psn);
   [[nodiscard]] DropReason on_packet_after_failure(const roce::Packet& packet);

@@ -115,10 +115,11 @@ class ResponderActions {
   // Bytes of a range; checks it anew, since the owner may deregister between two pieces.
   [[nodiscard]] virtual Verdict write(const RemoteRange& range, std::span<const iovec> from, Tail tail) = 0;
   [[nodiscard]] virtual Verdict read(const RemoteRange& range, std::span<const iovec> into, Tail tail) = 0;
-  // The same for payloads of `each` bytes, as many as there are and the range has room for; none is the last
-  // of its message. How many; 0: it isn't so simple, and write() tells.
-  [[nodiscard]] virtual size_t write_more(const RemoteRange& range, size_t each, MorePayloads& payloads) {
-    (void)range, (void)each, (void)payloads;
+  // The same for payloads of `each` bytes, as many as there are and the range has room for. How many; 0: it
+  // isn't so simple, and write() tells.
+  [[nodiscard]] virtual size_t write_more(const RemoteRange& range, size_t each, Tail tail,
+                                          MorePayloads& payloads) {
+    (void)range, (void)each, (void)tail, (void)payloads;
     return 0;
   }
   // Where a range lies, fit to be read in this turn of work. Null: it isn't so simple, and read() tells.

@@ -9,6 +9,7 @@ namespace verbena::roce {
 namespace {
 
 constexpr size_t kBthBytes = 12;
+constexpr size_t kXrcEthBytes = 4;
 constexpr uint8_t kSolicitedBit = 0x80;
 constexpr uint8_t kMigratedBit = 0x40;
 constexpr unsigned kPadShift = 4;
@@ -173,9 +174,15 @@ size_t emit_headers(const Packet& packet, unsigned pad, std::span<std::byte> int
   return info.header_bytes;
 }
 
-void set_psn(std::span<std::byte> headers, base::Psn psn) {
-  CHECK(headers.size() >= kBthBytes);
-  store_be(headers.data() + kBthBytes - sizeof(uint32_t), psn.value & base::Psn::kMask);
+void step_headers(std::span<std::byte> headers, size_t payload_bytes) {
+  const OpcodeInfo& info = opcode_info(std::to_integer<uint8_t>(headers[0]));
+  CHECK(headers.size() >= info.header_bytes);
+  std::byte* const number = headers.data() + kBthBytes - sizeof(uint32_t);
+  const auto psn = load_be<uint32_t>(number);
+  store_be(number, (psn & ~base::Psn::kMask) | ((psn + 1) & base::Psn::kMask));
+  if (!info.reth) return;
+  std::byte* const address = headers.data() + kBthBytes + (info.xrc_eth ? kXrcEthBytes : 0);
+  store_be(address, load_be<uint64_t>(address) + payload_bytes);
 }
 
 size_t emit(const Packet& packet, std::span<std::byte> into) {

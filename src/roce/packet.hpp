@@ -78,6 +78,13 @@ struct Packet {
   [[nodiscard]] const OpcodeInfo& info() const { return opcode_info(bth.opcode()); }
 };
 
+// Packets of a run differ in their numbers, which follow each other, in their payloads, which are as long,
+// and in the address where they name one: each one's lies behind the bytes of the one before.
+inline void next_in_run(Packet& packet, size_t payload_bytes) {
+  packet.bth.psn = packet.bth.psn + 1;
+  if (packet.info().reth) packet.reth.address += payload_bytes;
+}
+
 // AETH syndromes, IBA table 45.
 namespace syndrome {
 inline constexpr uint8_t kAck = 0x00;        // low 5 bits: credit count

@@ -94,7 +94,7 @@ class Endpoint final : public engine::RequesterHost, public engine::ResponderAct
                                       engine::Tail tail) override;
   [[nodiscard]] engine::Verdict read(const engine::RemoteRange& range, std::span<const iovec> into,
                                      engine::Tail tail) override;
-  [[nodiscard]] size_t write_more(const engine::RemoteRange& range, size_t each,
+  [[nodiscard]] size_t write_more(const engine::RemoteRange& range, size_t each, engine::Tail tail,
                                   engine::MorePayloads& payloads) override;
   [[nodiscard]] const std::byte* in_place(const engine::RemoteRange& range) override;
   [[nodiscard]] engine::Verdict atomic(const engine::AtomicRequest& request, uint64_t& before) override;

@@ -89,7 +89,7 @@ Verdict Endpoint::read(const RemoteRange& range, std::span<const iovec> into, Ta
   return Verdict::kDone;
 }
 
-size_t Endpoint::write_more(const RemoteRange& range, size_t each, engine::MorePayloads& payloads) {
+size_t Endpoint::write_more(const RemoteRange& range, size_t each, Tail, engine::MorePayloads& payloads) {
   if (check(range, RemoteUse::kWrite) != Verdict::kDone) return 0;
   size_t count = 0;
   for (; (count + 1) * each <= range.length; ++count) {

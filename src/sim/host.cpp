@@ -89,8 +89,19 @@ void Host::poll() {
 // them. Those that were taken are no longer there.
 class Host::Followers final : public engine::MorePayloads {
  public:
-  Followers(Host& host, const Datagram& first, const roce::Packet& packet)
-      : host_(host), last_(first), packet_(packet) {}
+  Followers(Host& host, const Datagram& first, const roce::Packet& packet) : host_(host) {
+    roce::Packet expected = packet;
+    for (const Datagram& datagram : host.inbox_) {
+      roce::next_in_run(expected, packet.payload.size());
+      const std::span<const std::byte> bytes = datagram.bytes;
+      if (datagram.from != first.from || bytes.size() != first.bytes.size()) break;
+      const auto next = roce::parse(bytes.first(bytes.size() - roce::kIcrcBytes));
+      if (!next || next->bth != expected.bth || next->xrc_srq != expected.xrc_srq ||
+          next->reth != expected.reth)
+        break;
+      payloads_.push_back(next->payload);
+    }
+  }
   ~Followers() {
     for (; taken_ > 0; --taken_) {
       host_.network_.give_back(std::move(host_.inbox_.front().bytes));
@@ -100,26 +111,20 @@ class Host::Followers final : public engine::MorePayloads {
   Followers(const Followers&) = delete;
   Followers& operator=(const Followers&) = delete;
 
-  [[nodiscard]] size_t most() const override { return host_.inbox_.size() - taken_; }
+  [[nodiscard]] size_t most() override { return payloads_.size() - taken_; }
   [[nodiscard]] std::span<const std::byte> next() override {
     if (most() == 0) return {};
     const Datagram& datagram = host_.inbox_[taken_];
-    const std::span<const std::byte> bytes = datagram.bytes;
-    if (datagram.from != last_.from || bytes.size() != last_.bytes.size() ||
-        !roce::icrc_fits(host_.network_.flow(datagram.from, host_.id_), roce::IdRule::kSegment, 0, bytes))
+    if (!roce::icrc_fits(host_.network_.flow(datagram.from, host_.id_), roce::IdRule::kSegment, 0,
+                         datagram.bytes))
       return {};
-    const auto packet = roce::parse(bytes.first(bytes.size() - roce::kIcrcBytes));
-    packet_.bth.psn = packet_.bth.psn + 1;
-    if (!packet || packet->bth != packet_.bth || packet->xrc_srq != packet_.xrc_srq) return {};
-    ++taken_;
     ++host_.counters_.drops[static_cast<size_t>(engine::DropReason::kNone)];
-    return packet->payload;
+    return payloads_[taken_++];
   }
 
  private:
   Host& host_;
-  const Datagram& last_;
-  roce::Packet packet_;
+  std::vector<std::span<const std::byte>> payloads_;  // of the inbox's first ones
   size_t taken_ = 0;
 };
 
@@ -152,10 +157,9 @@ void Host::take(const Datagram& datagram) {
     else if (!endpoint.in_error())
       reason = endpoint.requester().on_packet(now, *packet);
     ++counters_.drops[static_cast<size_t>(reason)];
-    const auto& info = packet->info();
-    if (reason != engine::DropReason::kNone || info.first || info.last || !info.payload) return;
+    if (reason != engine::DropReason::kNone || !engine::may_be_followed(*packet)) return;
     Followers followers(*this, datagram, *packet);
-    if (info.request)
+    if (packet->info().request)
       (void)endpoint.responder().on_more(*packet, followers);
     else if (!endpoint.in_error())
       (void)endpoint.requester().on_more(now, *packet, followers);

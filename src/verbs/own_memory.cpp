@@ -326,12 +326,13 @@ void store_ascending(std::byte* to, const std::byte* from, size_t length) {
   }
 }
 
-size_t copy_payloads(std::byte* to, size_t each, size_t most, engine::MorePayloads& payloads) {
+size_t copy_payloads(std::byte* to, size_t each, size_t most, engine::Tail tail,
+                     engine::MorePayloads& payloads) {
   size_t count = 0;
   for (; count < most; ++count) {
     const auto payload = payloads.next();
     if (payload.empty()) break;
-    copy_in_order(to + count * each, payload.data(), each, engine::Tail::kAnyOrder);
+    copy_in_order(to + count * each, payload.data(), each, tail);
   }
   return count;
 }

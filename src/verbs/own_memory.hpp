@@ -251,7 +251,8 @@ inline void copy_in_order(void* to, const void* from, size_t length, engine::Tai
 }
 
 // Payloads of `each` bytes behind each other, at most so many; how many there were.
-size_t copy_payloads(std::byte* to, size_t each, size_t most, engine::MorePayloads& payloads);
+size_t copy_payloads(std::byte* to, size_t each, size_t most, engine::Tail tail,
+                     engine::MorePayloads& payloads);
 
 // Faults it in as an access would, without touching a byte. False: it isn't there, or nobody can tell.
 [[nodiscard]] bool accessible(const void* data, size_t length, Access access);

@@ -73,7 +73,7 @@ class Responder final : public engine::ResponderActions {
                                       engine::Tail tail) override;
   [[nodiscard]] engine::Verdict read(const engine::RemoteRange& range, std::span<const iovec> into,
                                      engine::Tail tail) override;
-  [[nodiscard]] size_t write_more(const engine::RemoteRange& range, size_t each,
+  [[nodiscard]] size_t write_more(const engine::RemoteRange& range, size_t each, engine::Tail tail,
                                   engine::MorePayloads& payloads) override;
   [[nodiscard]] size_t place_more(uint64_t offset, size_t each, engine::MorePayloads& payloads) override;
   [[nodiscard]] const std::byte* in_place(const engine::RemoteRange& range) override;

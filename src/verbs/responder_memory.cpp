@@ -129,9 +129,10 @@ std::byte* Responder::in_burst(const RemoteRange& range, uint32_t access) const 
                            access == IBV_ACCESS_REMOTE_READ ? Access::kRead : Access::kWrite);
 }
 
-size_t Responder::write_more(const RemoteRange& range, size_t each, engine::MorePayloads& payloads) {
+size_t Responder::write_more(const RemoteRange& range, size_t each, Tail tail,
+                             engine::MorePayloads& payloads) {
   std::byte* const memory = reach() == Verdict::kDone ? in_burst(range, IBV_ACCESS_REMOTE_WRITE) : nullptr;
-  return memory == nullptr ? 0 : copy_payloads(memory, each, range.length / each, payloads);
+  return memory == nullptr ? 0 : copy_payloads(memory, each, range.length / each, tail, payloads);
 }
 
 // Into the piece of the receive that the message has come to, as far as that goes. A shared receive may be
@@ -155,7 +156,7 @@ size_t Responder::place_more(uint64_t offset, size_t each, engine::MorePayloads&
                                                .domain = receives_domain_,
                                                .access = IBV_ACCESS_LOCAL_WRITE},
                                               Access::kWrite);
-  return memory == nullptr ? 0 : copy_payloads(memory, each, most, payloads);
+  return memory == nullptr ? 0 : copy_payloads(memory, each, most, Tail::kAnyOrder, payloads);
 }
 
 const std::byte* Responder::in_place(const RemoteRange& range) {

@@ -1,4 +1,6 @@
 // What becomes of packets that come.
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -35,12 +37,6 @@ bool answer_rides_last(const net::ReceivedRun& run) {
   return true;
 }
 
-// Neither the first nor the last of a message, and of no consequence but that its bytes have come.
-bool is_middle(const roce::Packet& packet) {
-  const auto& info = packet.info();
-  return info.payload && !info.first && !info.last && !packet.bth.ack_request;
-}
-
 }  // namespace
 
 void Port::take_stray(base::Instant now, const net::Received& received) {
@@ -59,51 +55,57 @@ void Port::on_packet(const net::Received& received) {
   if (const Drop drop = take(received); drop != Drop::kNone) ++counters_.drops[static_cast<size_t>(drop)];
 }
 
-// Packets of a run behind one of them that differ from it in number and payload only.
+// The packets of a run behind one of them.
 class Port::Followers final : public engine::MorePayloads {
  public:
-  Followers(const net::ReceivedRun& run, size_t first) : run_(run), packets_(run.packets()), index_(first) {}
+  Followers(const net::ReceivedRun& run, size_t first) : run_(run), index_(first), end_(run.packets()) {}
 
+  // Are there any packets at all?
+  [[nodiscard]] bool any() const { return index_ + 1 < end_; }
   // Where the first one was good: who checks the others, and how.
   void follow(roce::FlowIcrc& flow, roce::IdRule rule, const roce::Packet& first) {
     flow_ = &flow;
     rule_ = rule;
     headers_ = first.info().header_bytes;
+    payload_ = first.payload.size();
+    end_ = end_of_run();
   }
   [[nodiscard]] size_t taken() const { return taken_; }
 
-  [[nodiscard]] size_t most() const override { return packets_ - index_ - 1; }
+  [[nodiscard]] size_t most() override { return end_ - index_ - 1; }
   [[nodiscard]] std::span<const std::byte> next() override {
-    if (most() == 0) return {};
-    const auto before = run_.packet_bytes(index_);
+    if (!any()) return {};
     const auto packet = run_.packet_bytes(index_ + 1);
-    if (packet.size() != before.size() || !follows(packet.data(), before.data()) ||
-        !flow_->fits(rule_, static_cast<unsigned>(index_ + 1), packet))
-      return {};
+    if (!flow_->fits(rule_, static_cast<unsigned>(index_ + 1), packet)) return {};
     ++index_;
     ++taken_;
-    return packet.subspan(headers_, packet.size() - headers_ - roce::kIcrcBytes);
+    return packet.subspan(headers_, payload_);
   }
 
  private:
-  // The same headers but for the PSN, which is the next one. AckReq, before the PSN, is the same.
-  [[nodiscard]] bool follows(const std::byte* packet, const std::byte* before) const {
-    constexpr size_t kPsnAt = 8;
-    constexpr size_t kBehindPsn = 12;
-    const auto number = [](const std::byte* headers) { return roce::load_be<uint32_t>(headers + kPsnAt); };
-    const uint32_t last = number(before);
-    const uint32_t next = (last & ~base::Psn::kMask) | ((last + 1) & base::Psn::kMask);
-    return std::memcmp(packet, before, kPsnAt) == 0 && number(packet) == next &&
-           std::memcmp(packet + kBehindPsn, before + kBehindPsn, headers_ - kBehindPsn) == 0;
+  // Behind those whose headers follow each other.
+  [[nodiscard]] size_t end_of_run() const {
+    const auto first = run_.packet_bytes(index_);
+    std::array<std::byte, roce::kMostHeaderBytes> space;
+    const auto headers = std::span(space).first(headers_);
+    std::ranges::copy(first.first(headers_), space.begin());
+    size_t end = index_ + 1;
+    for (; end < end_; ++end) {
+      const auto packet = run_.packet_bytes(end);
+      roce::step_headers(headers, payload_);
+      if (packet.size() != first.size() || std::memcmp(packet.data(), headers.data(), headers_) != 0) break;
+    }
+    return end;
   }
 
   const net::ReceivedRun& run_;
-  size_t packets_;
   size_t index_;
+  size_t end_;
   size_t taken_ = 0;
   roce::FlowIcrc* flow_ = nullptr;
   roce::IdRule rule_{};
   size_t headers_ = 0;
+  size_t payload_ = 0;
 };
 
 void Port::on_run(const net::ReceivedRun& run) {
@@ -196,7 +198,7 @@ Drop Port::take_for(Connection& connection, const net::Received& received, Follo
     dirty_.push_back(&connection);
   }
   const Drop drop = connection.on_packet(now_, *packet, received);
-  if (followers != nullptr && drop == Drop::kNone && followers->most() > 0 && is_middle(*packet)) {
+  if (followers != nullptr && drop == Drop::kNone && followers->any() && engine::may_be_followed(*packet)) {
     followers->follow(checks, rule, *packet);
     (void)connection.on_more(now_, *packet, *followers);
   }

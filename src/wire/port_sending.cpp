@@ -9,8 +9,7 @@
 namespace verbena::wire {
 namespace {
 
-constexpr std::byte kMigrated{0x40};     // in the BTH's second byte, IBA 9.2.3; packets have it set
-constexpr size_t kMostHeaderBytes = 64;  // of any packet
+constexpr std::byte kMigrated{0x40};  // in the BTH's second byte, IBA 9.2.3; packets have it set
 
 }  // namespace
 
@@ -42,14 +41,14 @@ size_t Port::Sending::run_room(uint8_t opcode, size_t payload_bytes) {
 
 void Port::Sending::commit_run(const roce::Packet& first, std::span<const std::byte> memory,
                                size_t payload_bytes) {
-  std::array<std::byte, kMostHeaderBytes> space;
+  std::array<std::byte, roce::kMostHeaderBytes> space;
   const auto headers = std::span(space).first(roce::emit_headers(first, 0, space));
   if (!migrated_) headers[1] &= ~kMigrated;
   const verbs::AsAdapter as_adapter;
-  for (base::Psn psn = first.bth.psn; !memory.empty(); psn = psn + 1) {
-    roce::set_psn(headers, psn);
+  while (!memory.empty()) {
     port_.transmitter_.append(route_, headers, memory.first(payload_bytes));
     memory = memory.subspan(payload_bytes);
+    roce::step_headers(headers, payload_bytes);
   }
 }
 

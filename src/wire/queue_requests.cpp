@@ -155,7 +155,7 @@ size_t QueueRequests::scatter_more(uint32_t number, uint64_t offset, size_t each
                                    engine::MorePayloads& payloads) {
   most = std::min(most, payloads.most());
   auto* memory = in_burst(locked_->request(first_ + number), offset, most * each, verbs::Access::kWrite);
-  return memory == nullptr ? 0 : verbs::copy_payloads(memory, each, most, payloads);
+  return memory == nullptr ? 0 : verbs::copy_payloads(memory, each, most, engine::Tail::kAnyOrder, payloads);
 }
 
 void QueueRequests::ended(uint32_t, RequestStatus status) {

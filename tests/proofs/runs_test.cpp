@@ -19,7 +19,7 @@ using Random = std::mt19937;
 using Bytes = std::vector<std::byte>;
 constexpr size_t kLarge = 64 * kMtu;
 
-enum class Kind : uint8_t { kWrite, kSend, kRead };
+enum class Kind : uint8_t { kWrite, kSend, kRead, kEvenWrite };
 
 Operation operation_of(Kind kind, bool first, bool last) {
   switch (kind) {
@@ -31,6 +31,8 @@ Operation operation_of(Kind kind, bool first, bool last) {
       return first  ? Operation::kReadResponseFirst
              : last ? Operation::kReadResponseLast
                     : Operation::kReadResponseMiddle;
+    case Kind::kEvenWrite:
+      return Operation::kWriteOnly;
   }
   return {};
 }
@@ -48,6 +50,8 @@ std::vector<Bytes> message(Kind kind, uint32_t length, Random& random) {
     packet.bth.psn = (kind == Kind::kRead ? kSent : kExpected) + i;
     packet.bth.ack_request = kind != Kind::kRead && (i + 1 == packets || random() % 8 == 0);
     packet.reth = {kAddress + 8, kKey, length};
+    if (kind == Kind::kEvenWrite)
+      packet.reth = {kAddress + 8 + i * kMtu, kKey, static_cast<uint32_t>(payload.size())};
     packet.aeth = {.syndrome = roce::syndrome::kNoCredits};
     packet.payload = payload;
     all.push_back(bytes_of(packet, Way::kRecognised));
@@ -74,7 +78,7 @@ void spoil(std::vector<Bytes>& packets, Random& random) {
       bytes[random() % bytes.size()] ^= static_cast<std::byte>(1 + random() % 255);
       return;
     case 4:  // a header of the sender's own mind
-      bytes[random() % 12] ^= static_cast<std::byte>(1u << random() % 8);
+      bytes[random() % 28] ^= static_cast<std::byte>(1u << random() % 8);
       break;
     case 5:  // AckReq
       bytes[8] ^= std::byte{0x80};
@@ -214,12 +218,13 @@ TEST(Runs, AnAcknowledgementBehindAnotherAnswerStaysThere) {
             (std::vector{Operation::kReadResponseOnly, Operation::kAcknowledge}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, RunsOf, testing::Values(Kind::kWrite, Kind::kSend, Kind::kRead),
-                         [](const auto& kind) {
-                           return kind.param == Kind::kWrite  ? "Write"
-                                  : kind.param == Kind::kSend ? "Send"
-                                                              : "Read";
-                         });
+std::string name_of(const testing::TestParamInfo<Kind>& kind) {
+  constexpr const char* kNames[] = {"Write", "Send", "Read", "EvenWrite"};
+  return kNames[static_cast<size_t>(kind.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RunsOf,
+                         testing::Values(Kind::kWrite, Kind::kSend, Kind::kRead, Kind::kEvenWrite), name_of);
 
 }  // namespace
 }  // namespace verbena::test

@@ -62,7 +62,7 @@ Verdict ModelActions::read(const engine::RemoteRange& range, std::span<const iov
   return Verdict::kDone;
 }
 
-size_t ModelActions::write_more(const engine::RemoteRange& range, size_t each,
+size_t ModelActions::write_more(const engine::RemoteRange& range, size_t each, engine::Tail,
                                 engine::MorePayloads& payloads) {
   if (check(range, engine::RemoteUse::kWrite) != Verdict::kDone) return 0;
   size_t count = 0;

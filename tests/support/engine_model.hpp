@@ -47,7 +47,8 @@ class ModelActions final : public engine::ResponderActions, public engine::Datag
                         engine::Tail tail) override;
   engine::Verdict read(const engine::RemoteRange& range, std::span<const iovec> into,
                        engine::Tail tail) override;
-  size_t write_more(const engine::RemoteRange& range, size_t each, engine::MorePayloads& payloads) override;
+  size_t write_more(const engine::RemoteRange& range, size_t each, engine::Tail tail,
+                    engine::MorePayloads& payloads) override;
   const std::byte* in_place(const engine::RemoteRange& range) override;
   engine::Verdict atomic(const engine::AtomicRequest& request, uint64_t& before) override;
   engine::Verdict begin_receive(const engine::Arrival& arrival) override;

@@ -139,6 +139,32 @@ TEST_F(RcRequesterTest, AReadIsAskedForAgainInPartsOrWhole) {
   }
 }
 
+// Each packet a message: all of one length, but the last. What was posted before goes as it began.
+TEST_F(RcRequesterTest, AWriteIsEvenWhereThePeerMayHaveItSo) {
+  open(usual());
+  write(2 * kMtu);
+  requester_->set_even_writes(true);
+  write(2 * kMtu + 4);
+  EXPECT_EQ(sent(), (Lines{"WriteFirst 0 @1000+512 256B", "WriteLast 1 256B", "WriteOnly 2 @1000+256 256B",
+                           "WriteOnly 3 @1100+256 256B", "WriteOnly 4 ack @1200+4 4B"}));
+  EXPECT_EQ(nak(3), DropReason::kNone);
+  EXPECT_EQ(ended(), Lines{"0"});
+  EXPECT_EQ(sent(), (Lines{"WriteOnly 3 ack @1100+256 256B", "WriteOnly 4 ack @1200+4 4B"}));
+  EXPECT_EQ(ack(4), DropReason::kNone);
+  EXPECT_EQ(ended(), Lines{"1"});
+}
+
+// The receiver's completion tells the length of the message; and a long one gains nothing.
+TEST_F(RcRequesterTest, AWriteWithImmediateOrALongOneIsNeverEven) {
+  open(usual());
+  requester_->set_even_writes(true);
+  requester_->post({.kind = Request::Kind::kWrite, .has_imm = true, .key = 7, .length = 2 * kMtu});
+  EXPECT_EQ(sent().front(), "WriteFirst 0 @0+512 256B");
+  EXPECT_EQ(ack(1), DropReason::kNone);
+  write(256 * 1024 + 1);
+  EXPECT_EQ(sent().front(), "WriteFirst 2 @1000+262145 256B");
+}
+
 TEST_F(RcRequesterTest, CreditsHoldBackButOneMessageAlwaysGoes) {
   open(usual());
   for (int i = 0; i < 5; ++i) send(1);
