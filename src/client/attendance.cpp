@@ -35,13 +35,14 @@ void Attendance::worked_alone(bool worked) {
 Attendance::Advice Attendance::stand_by(base::Instant now, bool busy, base::Instant driven_at) {
   if (watches_) {
     // Whoever polls takes what has come, even if it is about to wait for this very core.
-    const base::Duration quiet = busy ? base::Duration{} : now - driven_at;
-    if (quiet < kDoubt) {
-      watches_ = ++in_vain_ < kPatience;
-      return {.rest = kDoubt - quiet};
+    there_ = busy || now - driven_at < kDoubt;
+    if (there_ && ++in_vain_ == kPatience) {
+      watches_ = false;
+      return {};
     }
+    if (busy) return {.rest = kDoubt};
     alone_ = true;
-    return {.step = Step::kDrive};
+    return {.step = Step::kDrive, .rest = kDoubt};
   }
   // It polled on after the last doubt: that one was unfounded, and the next comes later.
   if (std::exchange(suspects_, false)) trust_ = std::min(trust_ * 2 + 1, kMostTrust);

@@ -45,7 +45,7 @@ class Attendance {
   // ---- Standing by, while the program polls and so sees to its own timers. ----
   enum class Step : uint8_t {
     kRest,
-    kDrive,         // take packets in; then drove()
+    kDrive,         // take packets in, in the program's stead; then drove()
     kLookAtSocket,  // are there packets? then saw_packets()
   };
   struct Advice {
@@ -55,7 +55,7 @@ class Attendance {
   // `driven_at`: when a thread that polls last began to take packets in.
   [[nodiscard]] Advice stand_by(base::Instant now, bool busy, base::Instant driven_at);
   void drove(bool found) {
-    if (found) in_vain_ = 0;
+    if (found && !there_) in_vain_ = 0;
   }
   // The least rest that follows.
   [[nodiscard]] base::Duration saw_packets(bool any);
@@ -72,10 +72,13 @@ class Attendance {
   base::Duration used_{};                  // the processor's time at the last pause; 0: there was none
   bool alone_ = true;                      // nobody else polls
   // A program that polls now and then but waits for a peer's WRITE in memory needs us in between: then we
-  // watch the socket though it polls, as long as it isn't there when something comes.
+  // watch the socket though it polls, as long as it isn't there when something comes. What it answers takes
+  // our acknowledgement along, so its peer finds both with one poll, and soon neither needs a helper
+  // (adr/0020).
   bool suspects_ = false;  // packets lay in the socket though it had polled
   bool watches_ = false;
-  unsigned in_vain_ = 0;  // times in a row that the program was there itself
+  bool there_ = false;    // the program took packets in a moment ago
+  unsigned in_vain_ = 0;  // times in a row that it was so
   unsigned trust_ = 0;    // rounds until the next doubt whether the program polls on
   unsigned trusted_ = 0;  // of them passed
   unsigned sharing_ = 0;  // times that we do not look on, for another thread wants our core

@@ -272,7 +272,7 @@ base::Duration DataPath::stand_by(base::Instant now) {
     case Attendance::Step::kRest:
       break;
     case Attendance::Step::kDrive:
-      attendance_.drove(port_->drive(now, verbs::Wire::Driver::kHelper));
+      attendance_.drove(port_->drive(now, verbs::Wire::Driver::kStandIn));
       break;
     case Attendance::Step::kLookAtSocket:
       pollfd socket{port_->fd(), POLLIN, 0};

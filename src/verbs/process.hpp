@@ -41,9 +41,9 @@ class Wire {
   virtual ~Wire() = default;
   // Some queue pair uses it, so whoever polls should look.
   [[nodiscard]] virtual bool active() const = 0;
-  // True: something was done. Whoever comes again in a moment, by a poll or a post, may leave for then what
-  // nobody waits for.
-  enum class Driver : uint8_t { kPoller, kHelper };
+  // True: something was done. Whoever comes again in a moment may leave for then what nobody waits for: who
+  // polls, and a helper that stands in for a program which is there now and then, and will post.
+  enum class Driver : uint8_t { kPoller, kHelper, kStandIn };
   virtual bool drive(base::Instant now, Driver driver) = 0;
 };
 

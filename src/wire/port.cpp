@@ -119,7 +119,7 @@ bool Port::drive(base::Instant now, Driver driver) {
 }
 
 void Port::send_due(base::Instant now, Driver driver) {
-  may_put_off_ = driver == Driver::kPoller;
+  may_put_off_ = driver != Driver::kHelper;
   owed_.swap(owing_);
   for (Connection* connection : dirty_) {
     connection->dirty_ = false;

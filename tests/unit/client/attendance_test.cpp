@@ -119,8 +119,15 @@ TEST_F(AttendanceTest, WatchesAProgramThatWasntThereWhenSomethingCame) {
   attendance_.drove(true);
   see_a_poll();
   const auto [step, rest] = stand_by(microseconds(5));
-  EXPECT_EQ(Step::kRest, step) << "it is there itself";
-  EXPECT_EQ(Attendance::kDoubt - microseconds(5), rest);
+  EXPECT_EQ(Step::kDrive, step) << "it is there, but perhaps no more";
+  EXPECT_EQ(Attendance::kDoubt, rest) << "what was put off for it isn't put off for long";
+}
+
+TEST_F(AttendanceTest, LeavesTheSocketToAThreadThatIsAtIt) {
+  begin_to_watch();
+  const auto [step, rest] = attendance_.stand_by(now_, true, {});
+  EXPECT_EQ(Step::kRest, step);
+  EXPECT_EQ(Attendance::kDoubt, rest);
 }
 
 TEST_F(AttendanceTest, ADoubtWithoutAnyWorkIsNoReasonToWatch) {
@@ -137,7 +144,10 @@ TEST_F(AttendanceTest, ADoubtWithoutAnyWorkIsNoReasonToWatch) {
 
 TEST_F(AttendanceTest, WatchesNoMoreWhenTheProgramWasThereOftenEnough) {
   begin_to_watch();
-  for (unsigned i = 0; i < Attendance::kPatience - 1; ++i) EXPECT_EQ(Step::kRest, stand_by({}).step);
+  for (unsigned i = 0; i < Attendance::kPatience - 1; ++i) {
+    EXPECT_EQ(Step::kDrive, stand_by({}).step);
+    attendance_.drove(true);  // which it would have found itself
+  }
   EXPECT_EQ(Step::kDrive, stand_by().step);
   attendance_.drove(true);  // so they count anew
   for (unsigned i = 0; i < Attendance::kPatience; ++i) {
