@@ -193,6 +193,19 @@ TEST_F(RcConnectionTest, TheNextPostTakesTheAcknowledgementAlong) {
   EXPECT_EQ((Runs{}), sent()) << "it has left";
 }
 
+// A program that is there now and then answers soon; if it doesn't, the helper comes again.
+TEST_F(RcConnectionTest, AHelperThatStandsInLeavesItToThePost) {
+  peer_sends();
+  drive(Driver::kStandIn);
+  EXPECT_EQ((Runs{}), sent());
+  post();
+  EXPECT_EQ((Runs{"send " + ack()}), sent());
+  peer_sends();
+  drive(Driver::kStandIn);
+  drive(Driver::kHelper);
+  EXPECT_EQ((Runs{ack()}), sent());
+}
+
 // The peer may wait for them.
 TEST_F(RcConnectionTest, AnAcknowledgementThatWasPutOffTellsOfReceivesPostedSince) {
   peer_sends();
