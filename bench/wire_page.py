@@ -17,8 +17,8 @@ def opening(document: dict) -> str:
     where = "; ".join(f"*{name}* is {what}" for name, what in document["links"].items())
     return filled(f"""Measured by `bench/wire.py` on {document['machine']['date']}, from commit
         {document['machine']['verbena']}, {settings['rounds_complete']} rounds in {settings['seconds'] / 60:.0f} min:
-        {where}. Ratios are taken within a round. Of {sum(count.values())} aims **{count[MET]}** are met in every round,
-        {count[OPEN]} in some, **{count[MISSED]}** in none.{extent}""")
+        {where}. Ratios are taken within a round, bandwidth and latency being medians of three measurements in turns. Of
+        {sum(count.values())} aims **{count[MET]}** are met in every round, {count[OPEN]} in some, **{count[MISSED]}** in none.{extent}""")
 
 
 def find(document: dict, **wanted) -> dict | None:

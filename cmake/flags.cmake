@@ -23,6 +23,18 @@ elseif(VERBENA_SANITIZE)
   message(FATAL_ERROR "VERBENA_SANITIZE is 'address' or 'thread', not '${VERBENA_SANITIZE}'")
 endif()
 
+# The library that programs load is optimised as a whole, over its rooms on the data path: a message of 8 bytes goes through
+# 200 small functions of them (adr/0018). All else links the same objects as they are.
+include(CheckIPOSupported)
+check_ipo_supported(RESULT VERBENA_WHOLE OUTPUT ignored LANGUAGES CXX)
+if(VERBENA_SANITIZE OR VERBENA_FUZZ OR CMAKE_BUILD_TYPE STREQUAL "Debug" OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(VERBENA_WHOLE OFF)
+endif()
+set(VERBENA_DATA_PATH base roce engine arena verbs local net wire abi)
+if(VERBENA_WHOLE)
+  add_link_options($<IF:$<BOOL:$<TARGET_PROPERTY:VERBENA_WHOLE>>,-flto=auto,-fno-lto>)
+endif()
+
 set(VERBENA_SANITIZER_RUNTIME "")
 if(VERBENA_SANITIZE)
   add_compile_options(${sanitize_flags})
