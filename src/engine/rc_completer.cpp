@@ -312,6 +312,9 @@ bool RcRequester::second_try_answered(Instant now) const {
 void RcRequester::end_head(RequestStatus status) {
   // The host may post from within: nothing of what ends is looked at afterwards.
   const uint32_t number = head_++;
+  if (const Request& request = at(number).request;
+      even_writes_ && status == RequestStatus::kSuccess && request.kind == Request::Kind::kWrite)
+    granted_.add(request.key, request.address, request.length);
   if (cursor_ == number) {
     cursor_ = head_;
     cursor_packet_ = 0;

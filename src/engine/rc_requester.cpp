@@ -58,7 +58,8 @@ void RcRequester::post(const Request& request) {
   flight.messages_before = messages_posted_;
   flight.unreadable = false;
   flight.even = even_writes_ && config_.service == roce::Service::kRc &&
-                request.kind == Request::Kind::kWrite && !request.has_imm && request.length <= kLongestEven;
+                request.kind == Request::Kind::kWrite && !request.has_imm && request.length <= kLongestEven &&
+                granted_.cover(request.key, request.address, request.length);
   next_psn_ = next_psn_ + flight.packets;
   cost_posted_ += cost_until(flight, flight.packets);
   messages_posted_ += request.consumes_receive() ? 1 : 0;

@@ -10,6 +10,7 @@
 #include "base/psn.hpp"
 #include "base/time.hpp"
 #include "engine/drop_reason.hpp"
+#include "engine/granted_ranges.hpp"
 #include "engine/packet_sink.hpp"
 #include "engine/request.hpp"
 #include "engine/window.hpp"
@@ -56,7 +57,8 @@ class RcRequester {
   // ibv_modify_qp may change them while requests are under way.
   // Part of a READ isn't asked for again in parts of its own: rxe forgets what lies before the last of them.
   void set_whole_replays(bool whole) { whole_replays_ = whole; }
-  // WRITEs that are posted from now on may go as packets of one length (adr/0019).
+  // WRITEs that are posted from now on may go as packets of one length (adr/0019), where the peer has let us
+  // write before: one that it refuses it must refuse as a whole.
   void set_even_writes(bool even) { even_writes_ = even; }
   void set_retry_rules(base::Duration timeout, unsigned retries, unsigned rnr_retries);
   [[nodiscard]] base::Psn next_psn() const { return end_psn_; }
@@ -151,6 +153,7 @@ class RcRequester {
   std::vector<base::Psn> replay_ends_;
   bool whole_replays_ = false;
   bool even_writes_ = false;
+  GrantedRanges granted_;
   uint32_t message_limit_ = 0;  // messages that may be sent, by the receiver's credits
   bool credits_known_ = false;
 

@@ -233,6 +233,19 @@ TEST_P(RemoteErrors, EarlierRequestsStandFirst) {
   EXPECT_EQ(-1, b().mismatch(scene.good, 0, kSmall, 500));
 }
 
+// Also where the peer has had such WRITEs before, and knows us.
+TEST_P(RemoteErrors, ALongWriteIsRefusedAsAWhole) {
+  const Scene scene = set();
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(0, a().post_send(write_to(scene, scene.good, 0, kLarge)));
+    EXPECT_TRUE(next_is(a(), Queue::kSend, 1, IBV_WC_SUCCESS));
+  }
+  b().fill(scene.good, 700);
+  EXPECT_EQ(0, a().post_send(write_to(scene, scene.good, kSize - kLarge + 1, kLarge)));
+  EXPECT_TRUE(next_is(a(), Queue::kSend, 1, IBV_WC_REM_ACCESS_ERR));
+  EXPECT_EQ(-1, b().mismatch(scene.good, 0, kSize, 700));
+}
+
 // A request without bytes touches no memory: its key isn't looked at (IBA 9.7.4.1.5).
 TEST_P(RemoteErrors, EmptyRequestsNeedNoKey) {
   const Scene scene = set();

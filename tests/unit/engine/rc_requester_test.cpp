@@ -142,27 +142,58 @@ TEST_F(RcRequesterTest, AReadIsAskedForAgainInPartsOrWhole) {
 // Each packet a message: all of one length, but the last. What was posted before goes as it began.
 TEST_F(RcRequesterTest, AWriteIsEvenWhereThePeerMayHaveItSo) {
   open(usual());
-  write(2 * kMtu);
   requester_->set_even_writes(true);
+  write(3 * kMtu);
+  EXPECT_EQ(sent().front(), "WriteFirst 0 @1000+768 256B") << "may we write there?";
+  write(2 * kMtu);
+  EXPECT_EQ(ack(2), DropReason::kNone);
   write(2 * kMtu + 4);
-  EXPECT_EQ(sent(), (Lines{"WriteFirst 0 @1000+512 256B", "WriteLast 1 256B", "WriteOnly 2 @1000+256 256B",
-                           "WriteOnly 3 @1100+256 256B", "WriteOnly 4 ack @1200+4 4B"}));
-  EXPECT_EQ(nak(3), DropReason::kNone);
-  EXPECT_EQ(ended(), Lines{"0"});
-  EXPECT_EQ(sent(), (Lines{"WriteOnly 3 ack @1100+256 256B", "WriteOnly 4 ack @1200+4 4B"}));
-  EXPECT_EQ(ack(4), DropReason::kNone);
-  EXPECT_EQ(ended(), Lines{"1"});
+  EXPECT_EQ(sent(), (Lines{"WriteFirst 3 @1000+512 256B", "WriteLast 4 256B", "WriteOnly 5 @1000+256 256B",
+                           "WriteOnly 6 @1100+256 256B", "WriteOnly 7 ack @1200+4 4B"}));
+  EXPECT_EQ(nak(6), DropReason::kNone);
+  EXPECT_EQ(ended(), (Lines{"0", "1"}));
+  EXPECT_EQ(sent(), (Lines{"WriteOnly 6 ack @1100+256 256B", "WriteOnly 7 ack @1200+4 4B"}));
+  EXPECT_EQ(ack(7), DropReason::kNone);
+  EXPECT_EQ(ended(), Lines{"2"});
 }
 
-// The receiver's completion tells the length of the message; and a long one gains nothing.
-TEST_F(RcRequesterTest, AWriteWithImmediateOrALongOneIsNeverEven) {
+// The receiver's completion tells the length of the message; a long one gains nothing; and what is refused is
+// refused as a whole.
+TEST_F(RcRequesterTest, AWriteWithImmediateALongOneOrOneBeyondTheKnownIsNeverEven) {
   open(usual());
   requester_->set_even_writes(true);
-  requester_->post({.kind = Request::Kind::kWrite, .has_imm = true, .key = 7, .length = 2 * kMtu});
-  EXPECT_EQ(sent().front(), "WriteFirst 0 @0+512 256B");
-  EXPECT_EQ(ack(1), DropReason::kNone);
-  write(256 * 1024 + 1);
-  EXPECT_EQ(sent().front(), "WriteFirst 2 @1000+262145 256B");
+  const auto first_of = [&](Request request) {
+    request.kind = Request::Kind::kWrite;
+    requester_->post(request);
+    const std::string first = sent().front();
+    while (!requester_->idle()) {
+      EXPECT_EQ(receive(ack_packet(requester_->next_psn().value - 1)), DropReason::kNone);
+      (void)sent();
+    }
+    return first.substr(0, first.find(' '));
+  };
+  constexpr uint64_t kLong = 256 * 1024;
+  EXPECT_EQ(first_of({.key = 7, .address = 0x1000, .length = kLong + 1}), "WriteFirst");
+  EXPECT_EQ(first_of({.key = 7, .address = 0x1000, .length = kLong}), "WriteOnly");
+  EXPECT_EQ(first_of({.key = 7, .address = 0x1000, .length = kLong + 1}), "WriteFirst");
+  EXPECT_EQ(first_of({.has_imm = true, .key = 7, .address = 0x1000, .length = 2 * kMtu}), "WriteFirst");
+  EXPECT_EQ(first_of({.key = 7, .address = 0xfff, .length = 2 * kMtu}), "WriteFirst");
+  EXPECT_EQ(first_of({.key = 8, .address = 0x1000, .length = 2 * kMtu}), "WriteFirst");
+  EXPECT_EQ(first_of({.key = 7, .address = 0xfff, .length = kLong}), "WriteOnly");
+}
+
+TEST(GrantedRanges, AKeyIsGoodForWhatLiesBetweenItsParts) {
+  GrantedRanges granted;
+  EXPECT_FALSE(granted.cover(0, 0, 1));
+  granted.add(0x700, 0x1000, 0x100);
+  granted.add(0x700, 0x3000, 0x100);
+  EXPECT_TRUE(granted.cover(0x700, 0x1000, 0x2100));
+  EXPECT_FALSE(granted.cover(0x700, 0x1000, 0x2101));
+  EXPECT_FALSE(granted.cover(0x700, 0xfff, 1));
+  EXPECT_FALSE(granted.cover(0x700, 0x3000, UINT64_MAX));
+  EXPECT_FALSE(granted.cover(0x701, 0x1000, 1));
+  granted.add(0x701, 0x5000, 0);  // whose key nobody looked at
+  EXPECT_FALSE(granted.cover(0x701, 0x5000, 1));
 }
 
 TEST_F(RcRequesterTest, CreditsHoldBackButOneMessageAlwaysGoes) {
