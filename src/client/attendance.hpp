@@ -14,6 +14,9 @@ class Attendance {
   static constexpr base::Duration kAfterLastPoll = std::chrono::microseconds(200);
   // The same where packets lie in the socket though the program polls.
   static constexpr base::Duration kDoubt = std::chrono::microseconds(20);
+  // An acknowledgement that has waited so long for a post is sent without one. Sooner would be too soon for a
+  // program that was just about to post when it lost its processor to us.
+  static constexpr base::Duration kOverdue = std::chrono::microseconds(100);
   // A helper that stands by takes this part of a processor at most, for the program may poll on the same one.
   // It takes less where it can, but where a wake costs much (a machine that is emulated, or busy) it looks
   // less often.

@@ -267,6 +267,9 @@ base::Instant DataPath::pause(base::Duration least) {
 // Tells how long the program may poll without us.
 base::Duration DataPath::stand_by(base::Instant now) {
   port_->promise({});
+  // The program went on to something else: it would have posted by now.
+  if (now - port_->owing_since() >= Attendance::kOverdue)
+    (void)port_->drive(now, verbs::Wire::Driver::kHelper);
   const auto [step, rest] = attendance_.stand_by(now, port_->busy(), port_->driven_at());
   switch (step) {
     case Attendance::Step::kRest:

@@ -39,7 +39,8 @@ net::Address address_of(const ibv_gid& gid) {
 }  // namespace
 
 base::Result<verbs::PathPlan> DevicePaths::plan(const verbs::PathWish& wish) {
-  if (const char* path = ::secure_getenv("VERBENA_PATH"); path != nullptr && std::string_view(path) != "wire")
+  if (const char* path = ::secure_getenv("VERBENA_PATH");
+      path != nullptr && *path != '\0' && std::string_view(path) != "wire")
     return base::fail(EINVAL,
                       fmt::format("VERBENA_PATH=\"{}\" isn't understood; \"wire\" has queue pairs use the "
                                   "network even between processes of one host, unset it otherwise",

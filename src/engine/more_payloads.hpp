@@ -11,7 +11,7 @@ namespace verbena::engine {
 class MorePayloads {
  public:
   // At most so many.
-  [[nodiscard]] virtual size_t most() = 0;
+  [[nodiscard]] virtual size_t most() const = 0;
   // The next one's, whose ICRC is right. Empty: there is none like that. Whoever asks places it.
   [[nodiscard]] virtual std::span<const std::byte> next() = 0;
 

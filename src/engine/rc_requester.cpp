@@ -131,15 +131,16 @@ roce::Packet RcRequester::piece_of(const Flight& flight, uint32_t index, uint32_
   packet.bth.operation = operation_for(request, first, last);
   packet.bth.psn = flight.first + index;
   packet.bth.solicited = last && request.solicited;
-  packet.reth = {request.address, request.key, static_cast<uint32_t>(request.length)};
-  if (flight.even) packet.reth = {request.address + uint64_t{index} * config_.mtu, request.key, length};
+  packet.reth = {.address = request.address + (flight.even ? uint64_t{index} * config_.mtu : 0),
+                 .key = request.key,
+                 .length = flight.even ? length : static_cast<uint32_t>(request.length)};
   packet.imm = request.imm;
   packet.invalidate_key = request.imm;
   return packet;
 }
 
-// Between the first packet of a message and its last all are alike; those that are new and needn't ask for an
-// acknowledgement go together.
+// Before the last packet of a message, and behind its first if that is another, all are alike; those that are
+// new and needn't ask for an acknowledgement go together.
 bool RcRequester::send_middles(Instant now, const Flight& flight, PacketSink& sink) {
   const Psn psn = cursor_psn();
   if ((cursor_packet_ == 0 && !flight.even) || recovering_ || psn != end_psn_) return false;

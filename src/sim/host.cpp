@@ -111,7 +111,7 @@ class Host::Followers final : public engine::MorePayloads {
   Followers(const Followers&) = delete;
   Followers& operator=(const Followers&) = delete;
 
-  [[nodiscard]] size_t most() override { return payloads_.size() - taken_; }
+  [[nodiscard]] size_t most() const override { return payloads_.size() - taken_; }
   [[nodiscard]] std::span<const std::byte> next() override {
     if (most() == 0) return {};
     const Datagram& datagram = host_.inbox_[taken_];

@@ -60,28 +60,45 @@ void Port::remove(Connection& connection) {
   count_.fetch_sub(1);
 }
 
-// Once: a peer that sends on and on would never be answered.
+// Once: a peer that sends on and on would never be answered. By a helper only where posts follow: else it has
+// to come again for each, and the peer waits.
 bool Port::put_off(Connection& connection) {
-  if (!may_put_off_ || connection.owes_acknowledgement()) return false;
+  if (!may_put_off_ || connection.owes_acknowledgement() || ending_.load()) return false;
+  if (stands_in_ && connection.refrain_ > 0) {
+    --connection.refrain_;
+    return false;
+  }
+  connection.for_a_post_ = stands_in_;
+  if (owing_.empty()) owing_since_.store(now_.ns, std::memory_order_relaxed);
   connection.owes_.store(true, std::memory_order_relaxed);
   owing_.push_back(&connection);
   return true;
 }
 
 bool Port::owes() {
-  std::erase_if(owing_, [](const Connection* connection) { return !connection->owes_acknowledgement(); });
-  return !owing_.empty();
+  std::erase_if(owing_, [](Connection* connection) {
+    const bool taken_along = !connection->owes_acknowledgement();
+    if (taken_along) connection->refrain_ = 0;
+    return taken_along;
+  });
+  if (!owing_.empty()) return true;
+  owing_since_.store(INT64_MAX, std::memory_order_relaxed);
+  return false;
 }
 
 void Port::pay(std::vector<Connection*>& owing, base::Instant now) {
+  constexpr unsigned kRefrain = 16;
   for (Connection* connection : owing) {
+    if (connection->for_a_post_ && connection->owes_acknowledgement()) connection->refrain_ = kRefrain;
     connection->acknowledge(now);
     settle(*connection);
   }
   owing.clear();
+  if (owing_.empty()) owing_since_.store(INT64_MAX, std::memory_order_relaxed);
 }
 
 void Port::acknowledge_all() {
+  ending_.store(true);
   const std::unique_lock lock(receiving_, std::try_to_lock);
   if (!lock) return;  // somebody drives, and may be this very thread: an ending program doesn't wait
   pay(owing_, base::now());
@@ -120,6 +137,7 @@ bool Port::drive(base::Instant now, Driver driver) {
 
 void Port::send_due(base::Instant now, Driver driver) {
   may_put_off_ = driver != Driver::kHelper;
+  stands_in_ = driver == Driver::kStandIn;
   owed_.swap(owing_);
   for (Connection* connection : dirty_) {
     connection->dirty_ = false;

@@ -66,6 +66,8 @@ class Connection {
   friend class Port;
   bool dirty_ = false;              // got packets in this batch
   std::atomic<bool> owes_ = false;  // an acknowledgement was put off, and hasn't left
+  bool for_a_post_ = false;         // by a helper, which expected one to take it along
+  unsigned refrain_ = 0;            // times that helpers don't, since none took the last along
   // Written under the port's schedule lock.
   std::atomic<bool> queued_ = false;
   std::atomic<int64_t> timer_ = INT64_MAX;
@@ -127,6 +129,8 @@ class Port final : public verbs::Wire, private net::Sink {
   // An acknowledgement needn't leave before the program goes on: its next post takes it along, or its next
   // poll sends it, or the helper, or the program's end. False: it must leave now.
   [[nodiscard]] bool put_off(Connection& connection);
+  // Since when one waits that was put off; INT64_MAX: none does. It may have left since, with a post.
+  [[nodiscard]] base::Instant owing_since() const { return {owing_since_.load(std::memory_order_relaxed)}; }
   // The connection's acknowledgement has left.
   static void settle(Connection& connection) { connection.owes_.store(false, std::memory_order_relaxed); }
   // The program ends.
@@ -277,7 +281,10 @@ class Port final : public verbs::Wire, private net::Sink {
   std::vector<Connection*> owing_;  // acknowledgements that were put off, and may have left since
   std::vector<Connection*> owed_;   // those of the turn before
   bool may_put_off_ = false;        // in this turn
-  bool tells_hops_ = false;         // the link does
+  bool stands_in_ = false;          // this turn is a helper's, in the program's stead
+  std::atomic<int64_t> owing_since_ = INT64_MAX;
+  std::atomic<bool> ending_ = false;  // the program: nothing is put off any more
+  bool tells_hops_ = false;           // the link does
   bool behind_ = false;
   size_t passed_ = 0;  // packets that were taken in since timers are put off
   std::vector<uint16_t> due_;

@@ -58,23 +58,27 @@ void Port::on_packet(const net::Received& received) {
 // The packets of a run behind one of them.
 class Port::Followers final : public engine::MorePayloads {
  public:
-  Followers(const net::ReceivedRun& run, size_t first) : run_(run), index_(first), end_(run.packets()) {}
+  explicit Followers(const net::ReceivedRun& run) : run_(run), packets_(run.packets()) {}
 
-  // Are there any packets at all?
-  [[nodiscard]] bool any() const { return index_ + 1 < end_; }
-  // Where the first one was good: who checks the others, and how.
+  void begin(size_t first) {
+    index_ = first;
+    taken_ = 0;
+  }
+  [[nodiscard]] bool any() const { return index_ + 1 < packets_; }
+  // Behind one that was good: who checks the others, and how.
   void follow(roce::FlowIcrc& flow, roce::IdRule rule, const roce::Packet& first) {
     flow_ = &flow;
     rule_ = rule;
     headers_ = first.info().header_bytes;
     payload_ = first.payload.size();
-    end_ = end_of_run();
+    // Headers that followed an earlier one's follow this one's as well: they aren't looked at for each again.
+    if (index_ >= end_) end_ = end_of_run();
   }
   [[nodiscard]] size_t taken() const { return taken_; }
 
-  [[nodiscard]] size_t most() override { return end_ - index_ - 1; }
+  [[nodiscard]] size_t most() const override { return end_ - index_ - 1; }
   [[nodiscard]] std::span<const std::byte> next() override {
-    if (!any()) return {};
+    if (most() == 0) return {};
     const auto packet = run_.packet_bytes(index_ + 1);
     if (!flow_->fits(rule_, static_cast<unsigned>(index_ + 1), packet)) return {};
     ++index_;
@@ -90,7 +94,7 @@ class Port::Followers final : public engine::MorePayloads {
     const auto headers = std::span(space).first(headers_);
     std::ranges::copy(first.first(headers_), space.begin());
     size_t end = index_ + 1;
-    for (; end < end_; ++end) {
+    for (; end < packets_; ++end) {
       const auto packet = run_.packet_bytes(end);
       roce::step_headers(headers, payload_);
       if (packet.size() != first.size() || std::memcmp(packet.data(), headers.data(), headers_) != 0) break;
@@ -99,8 +103,9 @@ class Port::Followers final : public engine::MorePayloads {
   }
 
   const net::ReceivedRun& run_;
-  size_t index_;
-  size_t end_;
+  size_t packets_;
+  size_t index_ = 0;
+  size_t end_ = 0;  // of the packets whose headers follow each other
   size_t taken_ = 0;
   roce::FlowIcrc* flow_ = nullptr;
   roce::IdRule rule_{};
@@ -112,8 +117,9 @@ void Port::on_run(const net::ReceivedRun& run) {
   const size_t packets = run.packets();
   const bool answer_first = answer_rides_last(run);
   if (answer_first) on_packet(run.packet(packets - 1));
+  Followers followers(run);
   for (size_t i = 0; i + (answer_first ? 1 : 0) < packets; ++i) {
-    Followers followers(run, i);
+    followers.begin(i);
     ++counters_.packets;
     if (const Drop drop = take(run.packet(i), &followers); drop != Drop::kNone)
       ++counters_.drops[static_cast<size_t>(drop)];

@@ -89,11 +89,12 @@ void RcConnection::push() {
   const base::Instant now = base::now();
   Port::Sending sending = this->sending(now, Port::Sending::Pace::kOwn);
   if (answering_.load(std::memory_order_relaxed)) return;
+  // Before this message: one alone is no crowd, however long.
+  const int64_t under_way = port_->under_way();
   send_requests(now, sending);
   // Where much is under way, by this queue pair or by all together, nobody gains by sending each short
   // message at once; together they cost one system call. The next post or poll sends them at the latest, or
   // the helper.
-  const int64_t under_way = port_->under_way();
   const size_t worthwhile = under_way > kGreatCrowd ? net::kMaxRunPackets : kWorthACall;
   if (requester_ && under_way > kCrowd && sending.waiting() > 0 && sending.waiting() < worthwhile)
     port_->schedule(*this, now, now);

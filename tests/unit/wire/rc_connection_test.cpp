@@ -206,6 +206,37 @@ TEST_F(RcConnectionTest, AHelperThatStandsInLeavesItToThePost) {
   EXPECT_EQ((Runs{ack()}), sent());
 }
 
+// Else each would have to wait until the helper comes again.
+TEST_F(RcConnectionTest, AHelperLearnsThatNoPostFollows) {
+  const auto put_off = [&] {
+    peer_sends();
+    drive(Driver::kStandIn);
+    ibv_wc received;
+    EXPECT_EQ(1, cq_->poll(1, &received));
+    post_receives(1);
+    const bool waits = sent().empty();
+    EXPECT_EQ(waits, port_->owing_since().ns != INT64_MAX);
+    return waits;
+  };
+  EXPECT_TRUE(put_off());
+  drive(Driver::kHelper);
+  EXPECT_EQ((Runs{ack()}), sent());
+  EXPECT_EQ(INT64_MAX, port_->owing_since().ns);
+  unsigned at_once = 0;
+  while (!put_off()) ++at_once;
+  EXPECT_EQ(16u, at_once);
+  post();  // this time one does
+  EXPECT_EQ((Runs{"send " + ack()}), sent());
+  EXPECT_TRUE(put_off());
+}
+
+TEST_F(RcConnectionTest, NothingIsPutOffWhenTheProgramEnds) {
+  port_->acknowledge_all();
+  peer_sends();
+  drive(Driver::kPoller);
+  EXPECT_EQ((Runs{ack()}), sent());
+}
+
 // The peer may wait for them.
 TEST_F(RcConnectionTest, AnAcknowledgementThatWasPutOffTellsOfReceivesPostedSince) {
   peer_sends();
