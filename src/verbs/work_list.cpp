@@ -32,19 +32,24 @@ bool WorkList::step(base::Instant now) {
   }
   // Without the lock: it copies.
   entry.due = entry.pending->go_on(now);
-  const std::lock_guard lock(mutex_);
-  if (entry.due != Pending::kNever) {
+  bool calls = false;
+  bool left = true;
+  {
+    const std::lock_guard lock(mutex_);
+    // The helper may have asked meanwhile when to come again, and this one wasn't in the list.
+    calls = entry.due < promised_;
+    promised_ = std::min(promised_, entry.due);
     // It may have been added again meanwhile, by a post that found it waiting.
     const auto again =
         std::ranges::find_if(entries_, [&](const Entry& e) { return e.pending == entry.pending; });
-    if (again == entries_.end()) {
+    if (again != entries_.end()) again->due = std::min(again->due, entry.due);
+    if (entry.due != Pending::kNever && again == entries_.end())
       entries_.push_back(std::move(entry));
-      return true;
-    }
-    again->due = std::min(again->due, entry.due);
+    else
+      left = count_.fetch_sub(1) > 1;
   }
-  count_.fetch_sub(1);
-  return count_.load() != 0;
+  if (calls && on_first != nullptr) on_first(context);
+  return left;
 }
 
 base::Instant WorkList::run_all(base::Instant now) {

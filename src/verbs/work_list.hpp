@@ -31,8 +31,8 @@ class WorkList {
   base::Instant run_all(base::Instant now);
   // When the first is due; kNever: there is none.
   [[nodiscard]] base::Instant next_due();
-  // Called when the list gets its first entry, or one that is due before run_all()'s last answer: the helper
-  // thread may sleep until then.
+  // Called when the list gets its first entry, or one that is due before run_all()'s last answer, be it one
+  // that was going on then: the helper thread may sleep until that.
   void (*on_first)(void*) = nullptr;
   void* context = nullptr;
 

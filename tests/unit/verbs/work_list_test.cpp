@@ -175,6 +175,30 @@ TEST(WorkList, CallsTheHelperForOneThatIsDueBeforeAllOthers) {
   EXPECT_LE(calls, 2u);
 }
 
+// A thread that polls has one go on while the helper asks when to come again, and then polls no more.
+TEST(WorkList, CallsTheHelperForOneThatWentOnWhenItAsked) {
+  WorkList list;
+  unsigned calls = 0;
+  list.context = &calls;
+  list.on_first = [](void* count) { ++*static_cast<unsigned*>(count); };
+  const Instant later{kNow.ns + 1'000'000};
+  list.add(work([&](Instant) { return later; }), later);
+  Instant answer{};
+  list.add(work([&](Instant) {
+             if (answer == Instant{}) answer = list.run_all(kNow);
+             return kNow;
+           }),
+           later);
+  (void)list.step(kNow);
+  calls = 0;
+  (void)list.step(kNow);
+  EXPECT_EQ(later, answer) << "what goes on isn't in the list";
+  EXPECT_EQ(1u, calls);
+  (void)list.step(kNow);
+  (void)list.step(kNow);
+  EXPECT_EQ(1u, calls) << "it knows";
+}
+
 TEST(WorkList, LosesNobodyWhenThreadsShareIt) {
   constexpr unsigned kWorks = 8;
   constexpr unsigned kRounds = 500;
