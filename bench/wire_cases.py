@@ -14,7 +14,8 @@ import hosts  # noqa: E402 (the same namespaces and veth pair as the compatibili
 OURS, TCP, UDP, FLOOR, KERNEL = "verbena", "tcp", "udp", "floor", "kernel"
 BANDWIDTH_SIZES = (64 * KIB, MIB)
 SMALL = 8
-# "write" waits in memory alone, as ib_write_lat does: only the library's helper thread takes packets in then.
+# "write" waits in memory, as ib_write_lat does, and polls for the end of its own requests only: in between the library's
+# helper thread has to take packets in.
 LATENCY_OPERATIONS = {"send": "SEND", "polled-write": "WRITE", "write": "WRITE, the target not polling"}
 QUEUE_PAIRS = (1, 16, 256, 1000)
 STOCK_BUFFER = 212_992  # net.core.rmem_max where nobody changed it

@@ -77,8 +77,8 @@ def latency(document: dict, results: WireResults) -> str:
         and `recvfrom` on unconnected UDP sockets, spinning; at most {MOST_LATENCY} times that is aimed at. The kernel's
         part is that ping-pong by sockets as RoCEv2 needs them, with an acknowledgement beside each message
         (`udp_peer steered`). A target that
-        waits in memory without polling its completion queue (as ib_write_lat does) is served by the helper thread,
-        which shares its core here.""")
+        waits in memory and polls its completion queue only for the end of its own requests (as ib_write_lat does) needs
+        the helper thread, which shares its core here, until acknowledgements come with answers (adr/0020).""")
     return f"### Latency\n{note}\n\n" + \
         table(["link", "", "Verbena, µs", "kernel's part, µs", "UDP, µs", "ratio", "aim"], rows)
 
