@@ -18,7 +18,7 @@ namespace {
 
 // An acknowledgement is asked for after such a part of the window, so that it moves on, but not before so
 // many packets; and after such a part of the queue, so that the program can post on.
-constexpr uint32_t kAsksPerWindow = 8;
+constexpr uint32_t kAsksPerWindow = 4;
 constexpr uint32_t kAskedAtOnce = 16;
 constexpr uint32_t kAsksPerQueue = 4;
 // Longer ones are no faster in packets of one length: their first one ends few runs.

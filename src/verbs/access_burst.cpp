@@ -11,9 +11,10 @@ constexpr uint64_t kBlock = 64 << 10;  // proven at a time
 // all others do has one stamp serve them all.
 uint64_t block_end(uint64_t address, uint64_t length) { return (address + length + kBlock - 1) & -kBlock; }
 
-// A program's buffers are few, and used again and again.
+// A program's buffers are used again and again: these remember 256 MiB of them, and only what is used takes
+// memory.
 ProofStamp& stamp_for(uint64_t end, Access access) {
-  static std::array<std::array<ProofStamp, 64>, 2> stamps;
+  static constinit std::array<std::array<ProofStamp, 4096>, 2> stamps;
   auto& kind = stamps[static_cast<size_t>(access)];
   return kind[end / kBlock % kind.size()];
 }
@@ -46,9 +47,9 @@ std::byte* AccessBurst::Held::look_up(const Side& side, const KeyUse& use, Acces
   const uint64_t end = block_end(region.address, use.length);
   const uint64_t length = std::max(use.length, std::min(end, region.end) - region.address);
   auto* const data = reinterpret_cast<std::byte*>(region.address);
-  const uint64_t now = ProofClock::now();
-  if (!accessible_again(data, length, access, stamp_for(end, access))) return nullptr;
-  found_ = {.owner = &side.owner, .use = use, .base = data, .proven_at = now};
+  const auto proven = accessible_again(data, length, access, stamp_for(end, access), mapping_);
+  if (!proven) return nullptr;
+  found_ = {.owner = &side.owner, .use = use, .base = data, .proven_at = *proven};
   found_->use.length = length;
   return data;
 }

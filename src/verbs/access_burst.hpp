@@ -63,6 +63,7 @@ class AccessBurst {
     };
     std::optional<HazardGuard> guard_;
     std::optional<Found> found_;
+    MappingProof mapping_;
   };
 
   // Of the few bytes that a library loaded late may still have so: one load instead of a call.

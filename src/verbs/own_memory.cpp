@@ -32,34 +32,6 @@ uintptr_t page_size() {
   return size;
 }
 
-// A pid that names our address space. It is kept in a page that is empty again after fork(), however that was
-// called: with the parent's pid a child would write into its parent. The mark beside it is there because the
-// page may lie where the program had registered memory and unmapped it, and a peer still writes.
-pid_t own_pid() {
-  constexpr uint64_t kMark = 0x9d3f'62c1ULL << 32;
-  static std::atomic<std::atomic<uint64_t>*> kept = nullptr;
-  std::atomic<uint64_t>* word = kept.load(std::memory_order_acquire);
-  if (word == nullptr) {
-    void* page = ::mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) return ::getpid();
-    if (::madvise(page, page_size(), MADV_WIPEONFORK) != 0) {
-      ::munmap(page, page_size());
-      return ::getpid();
-    }
-    word = static_cast<std::atomic<uint64_t>*>(page);
-    std::atomic<uint64_t>* none = nullptr;
-    if (!kept.compare_exchange_strong(none, word, std::memory_order_acq_rel)) {
-      ::munmap(page, page_size());
-      word = none;
-    }
-  }
-  const uint64_t value = word->load(std::memory_order_relaxed);
-  if ((value & ~uint64_t{UINT32_MAX}) == kMark) return static_cast<pid_t>(value & UINT32_MAX);
-  const pid_t pid = ::getpid();
-  word->store(kMark | static_cast<uint32_t>(pid), std::memory_order_relaxed);
-  return pid;
-}
-
 enum class Proof : uint8_t { kAccessible, kFault, kCantTell };
 
 // Faults pages in as an access would, without touching a byte.
@@ -274,6 +246,17 @@ void ProofStamp::renew(const void* data, size_t length, Access access, uint64_t 
   turn_.store(turn + 2, std::memory_order_release);
 }
 
+std::optional<Mapping> MappingProof::look(uintptr_t address, size_t length, Access access) {
+  const bool known = seen_ && seen_->mapping && seen_->access == access &&
+                     seen_->mapping->covers(address, length) &&
+                     ProofStamp::believed(seen_->when, kProofMicroseconds);
+  if (!known) {
+    const uint64_t when = ProofClock::now();
+    seen_ = {mapping_at(address, access), access, when};
+  }
+  return seen_->mapping;
+}
+
 thread_local StandingProofs StandingProofs::current_;
 
 void StandingProofs::remember(ProofStamp& stamp, const void* data, size_t length, Access access) {
@@ -341,19 +324,27 @@ bool accessible(const void* data, size_t length, Access access) {
   return prove(data, length, access) == Proof::kAccessible;
 }
 
-bool accessible_again(const void* data, size_t length, Access access, ProofStamp& stamp) {
-  if (stamp.covers(data, length, access, kPermissionMicroseconds)) {
-    const auto first = reinterpret_cast<uintptr_t>(data) & ~(page_size() - 1);
-    const size_t span = reinterpret_cast<uintptr_t>(data) + length - first;
-    // With MS_ASYNC nothing is written; it fails where something isn't mapped.
-    // Not by the C library's, which is a cancellation point (adr/0016).
-    return ::syscall(SYS_msync, first, span, MS_ASYNC) == 0;
+std::optional<uint64_t> accessible_again(const void* data, size_t length, Access access, ProofStamp& stamp,
+                                         MappingProof& proof) {
+  const auto first = reinterpret_cast<uintptr_t>(data);
+  if (stamp.covers(data, length, access, kPagesMicroseconds)) {
+    const auto mapping = proof.look(first, length, access);
+    const bool recently = stamp.covers(data, length, access, kPermissionMicroseconds);
+    if (mapping && mapping->covers(first, length) && (recently || !mapping->file)) return proof.when();
+    if (!mapping && recently) {
+      const uint64_t when = ProofClock::now();
+      const uintptr_t page = first & ~(page_size() - 1);
+      // With MS_ASYNC nothing is written; it fails where something isn't mapped.
+      // Not by the C library's, which is a cancellation point (adr/0016).
+      if (::syscall(SYS_msync, page, first + length - page, MS_ASYNC) == 0) return when;
+      return std::nullopt;
+    }
   }
   const uint64_t when = ProofClock::now();
   ProofClock::calibrate();
-  if (!accessible(data, length, access)) return false;
+  if (!accessible(data, length, access)) return std::nullopt;
   stamp.renew(data, length, access, when);
-  return true;
+  return when;
 }
 
 bool prove_and_copy(void* to, const void* from, size_t length, Tail tail, Access access, ProofStamp& stamp,

@@ -13,11 +13,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "base/processor.hpp"
 #include "engine/memory_accessor.hpp"
 #include "engine/more_payloads.hpp"
+#include "verbs/mapping.hpp"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -139,7 +141,10 @@ inline const uint32_t kProofMicroseconds = base::emulated() ? 400 : 20;
 // that is known without a look at each of them.
 inline constexpr uint32_t kPermissionMicroseconds = 1'000;
 
-enum class Access : uint8_t { kRead, kWrite };
+// And how long if the kernel says who may access the mapping, and that it isn't of a file (mapping.hpp). Only
+// few things keep pages of such a one away: guards inside it (MADV_GUARD_INSTALL), a userfaultfd that wants
+// SIGBUS, broken memory.
+inline constexpr uint32_t kPagesMicroseconds = 50'000;
 
 // Which pages of a memory region were seen to be accessible, and when. One per region, or any finer; any
 // thread may use it.
@@ -177,6 +182,23 @@ class ProofStamp {
   std::atomic<uintptr_t> low_ = 0;
   std::atomic<uintptr_t> high_ = 0;
   std::atomic<uint64_t> when_ = 0;
+};
+
+// What was last seen of the mapping that a burst's memory lies in. One thread's.
+class MappingProof {
+ public:
+  // As mapping_at(), but not asked again while it is believed and covers those bytes.
+  [[nodiscard]] std::optional<Mapping> look(uintptr_t address, size_t length, Access access);
+  // When that was.
+  [[nodiscard]] uint64_t when() const { return seen_->when; }
+
+ private:
+  struct Seen {
+    std::optional<Mapping> mapping;
+    Access access;
+    uint64_t when;
+  };
+  std::optional<Seen> seen_;
 };
 
 // Proofs for what the next message is likely to need, made while nothing comes, so that it needn't wait for
@@ -257,8 +279,10 @@ size_t copy_payloads(std::byte* to, size_t each, size_t most, engine::Tail tail,
 // Faults it in as an access would, without touching a byte. False: it isn't there, or nobody can tell.
 [[nodiscard]] bool accessible(const void* data, size_t length, Access access);
 
-// The same for what is accessed again and again, at less cost where `stamp` remembers it.
-[[nodiscard]] bool accessible_again(const void* data, size_t length, Access access, ProofStamp& stamp);
+// The same for what is accessed again and again, at less cost where `stamp` and `proof` remember it. As of
+// when: it is to be believed from then on.
+[[nodiscard]] std::optional<uint64_t> accessible_again(const void* data, size_t length, Access access,
+                                                       ProofStamp& stamp, MappingProof& proof);
 
 // What place() and fetch() do when the stamp doesn't cover the program's memory: prove it, copy, renew. What
 // follows, up to `proof_end`, is proven with it where it can be: a long message comes in many pieces.
