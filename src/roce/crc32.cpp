@@ -11,7 +11,7 @@ namespace {
 
 // Both are false before they are initialised, which does no harm.
 const bool wide_available = wide::available();
-const bool emulated = base::emulated();
+const bool is_emulated = base::emulated();
 
 }  // namespace
 
@@ -29,13 +29,13 @@ uint32_t plain::crc32_copying(uint32_t crc, std::span<const std::byte> head, std
 
 uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes) {
   if (wide_available) return wide::crc32(crc, bytes);
-  return emulated ? table::crc32(crc, bytes) : plain::crc32(crc, bytes);
+  return is_emulated ? emulated::crc32(crc, bytes) : plain::crc32(crc, bytes);
 }
 
 uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
                        std::span<const std::byte> from) {
   if (wide_available) return wide::crc32_copying(crc, head, to, from);
-  return emulated ? table::crc32_copying(crc, head, to, from) : plain::crc32_copying(crc, head, to, from);
+  return is_emulated ? emulated::crc32_copying(crc, head, to, from) : plain::crc32_copying(crc, head, to, from);
 }
 
 }  // namespace verbena::roce

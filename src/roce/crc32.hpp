@@ -30,12 +30,12 @@ namespace wide {
                                      std::span<const std::byte> from);
 }  // namespace wide
 
-// By tables, which is best where the processor is emulated: there a carry-less product is a loop over bits,
-// and a look-up costs little more than any other step.
-namespace table {
+// By shifts and tables, which is best where the processor is emulated: there a carry-less product is a loop
+// over bits, and each access to memory costs ten times what a shift does.
+namespace emulated {
 [[nodiscard]] uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes);
 [[nodiscard]] uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
                                      std::span<const std::byte> from);
-}  // namespace table
+}  // namespace emulated
 
 }  // namespace verbena::roce

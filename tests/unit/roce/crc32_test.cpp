@@ -176,7 +176,7 @@ TEST_P(Crc32, IsOfWhatWasStoredThoughTheSourceChanges) {
 INSTANTIATE_TEST_SUITE_P(Kinds, Crc32,
                          testing::Values(Kind{"chosen", &crc32, &crc32_copying},
                                          Kind{"plain", &plain::crc32, &plain::crc32_copying},
-                                         Kind{"table", &table::crc32, &table::crc32_copying},
+                                         Kind{"emulated", &emulated::crc32, &emulated::crc32_copying},
                                          Kind{"wide", &wide::crc32, &wide::crc32_copying}),
                          [](const auto& kind) { return std::string(kind.param.name); });
 
