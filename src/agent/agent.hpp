@@ -115,6 +115,7 @@ class Agent {
   void on_readable(int socket);
   void dispatch(Session& session, ipc::Message& message);
   void on_hello(Session& session, ipc::Message& message);
+  [[nodiscard]] ViewTable::Flags views_in_use() const;
   void on_attach(Session& session, ipc::Message& message);
   void on_detach(Session& session);
   void on_observe(Session& session, ipc::Message& message);

@@ -98,18 +98,8 @@ void Agent::on_hello(Session& session, ipc::Message& message) {
   // A survivor that was stopped while we started may still have the group that we had to do without.
   if (hello->survivor != 0 && !message.fds.empty() && group_.empty() && !lease_)
     (void)adopt_park(std::move(message.fds.front()));
-  auto view = views_->find_or_make(ipc::text(hello->spec));
-  if (!view && view.error().code == ENOSPC) {
-    std::array<bool, arena::kMaxViews> used{};
-    for (const auto slot : slots_->in_state(arena::SlotState::kActive))
-      used[slots_->owner(slot).view % used.size()] = true;
-    for (const auto& [pidfd, observer] : observers_)
-      used[registry_.layout().observers[observer.record].view.load() % used.size()] = true;
-    for (const auto& [socket, other] : sessions_)
-      if (other.view) used[*other.view] = true;
-    views_->keep_only(used);
-    view = views_->find_or_make(ipc::text(hello->spec));
-  }
+  if (interfaces_due_) on_interfaces_changed();
+  const auto view = views_->find_or_make(ipc::text(hello->spec), views_in_use());
   if (!view) {
     refuse(session, view.error());
     return end_session(key);
@@ -122,6 +112,17 @@ void Agent::on_hello(Session& session, ipc::Message& message) {
   ipc::set_text(welcome.advice, advice_);
   const int registry = registry_readonly_.get();
   answer(session, welcome, std::span(&registry, 1));
+}
+
+ViewTable::Flags Agent::views_in_use() const {
+  ViewTable::Flags used{};
+  for (const auto slot : slots_->in_state(arena::SlotState::kActive))
+    used[slots_->owner(slot).view % used.size()] = true;
+  for (const auto& [pidfd, observer] : observers_)
+    used[registry_.layout().observers[observer.record].view.load() % used.size()] = true;
+  for (const auto& [socket, other] : sessions_)
+    if (other.view) used[*other.view] = true;
+  return used;
 }
 
 void Agent::on_attach(Session& session, ipc::Message& message) {

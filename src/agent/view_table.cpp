@@ -23,15 +23,23 @@ ViewTable::ViewTable(const arena::Registry& registry, std::string directory, uin
   }
 }
 
-base::Result<unsigned> ViewTable::find_or_make(std::string_view spec) {
+std::optional<unsigned> ViewTable::free_place() const {
+  for (unsigned i = 0; i < arena::kMaxViews; ++i)
+    if (!views_[i]) return i;
+  return {};
+}
+
+base::Result<unsigned> ViewTable::find_or_make(std::string_view spec, const Flags& used) {
   const auto devices = ipc::parse_specs(spec);
   if (!devices) return std::unexpected(devices.error());
   const std::string canonical = ipc::format_specs(*devices);
-  std::optional<unsigned> free;
   for (unsigned i = 0; i < arena::kMaxViews; ++i) {
-    if (views_[i] && views_[i]->spec == canonical) return i;
-    if (!views_[i] && !free) free = i;
+    if (!views_[i] || views_[i]->spec != canonical) continue;
+    if (!used[i]) rebuild(i, nullptr);
+    return i;
   }
+  if (!free_place()) keep_only(used);
+  const auto free = free_place();
   if (!free)
     return base::fail(ENOSPC,
                       fmt::format("{} different device specifications are in use on this host already; use "
@@ -47,14 +55,15 @@ void ViewTable::make(unsigned index, std::string_view spec, const ipc::DeviceSpe
   const size_t hash = std::hash<std::string_view>{}(spec);
   views_[index].emplace(
       View{std::string(spec), devices, TreeWriter(fmt::format("{}/{:016x}", directory_, hash))});
-  rebuild(index);
+  rebuild(index, registry_.read_view(index).get());
 }
 
-bool ViewTable::rebuild(unsigned index) {
+// `previous`: where its GIDs keep their places; null: they take new ones.
+bool ViewTable::rebuild(unsigned index, const arena::DeviceTable* previous) {
   View& view = *views_[index];
-  const auto previous = registry_.read_view(index);
-  const auto table = build_devices(view.devices, interfaces_, host_guid_, previous.get());
-  const bool changed = !previous || std::memcmp(previous.get(), &table, sizeof table) != 0;
+  const auto table = build_devices(view.devices, interfaces_, host_guid_, previous);
+  const auto shown = registry_.read_view(index);
+  const bool changed = !shown || std::memcmp(shown.get(), &table, sizeof table) != 0;
   if (changed) registry_.publish_view(index, table);
   // Without its tree a view still serves everything but what reads files: say so, go on.
   if (auto written = view.tree.write(tree_of(table, interfaces_)); !written)
@@ -64,15 +73,15 @@ bool ViewTable::rebuild(unsigned index) {
 
 const std::string& ViewTable::tree_root(unsigned view) const { return views_[view]->tree.root(); }
 
-std::array<bool, arena::kMaxViews> ViewTable::update(std::vector<net::Interface> interfaces) {
+ViewTable::Flags ViewTable::update(std::vector<net::Interface> interfaces) {
   interfaces_ = std::move(interfaces);
-  std::array<bool, arena::kMaxViews> changed{};
+  Flags changed{};
   for (unsigned i = 0; i < arena::kMaxViews; ++i)
-    if (views_[i]) changed[i] = rebuild(i);
+    if (views_[i]) changed[i] = rebuild(i, registry_.read_view(i).get());
   return changed;
 }
 
-void ViewTable::keep_only(const std::array<bool, arena::kMaxViews>& used) {
+void ViewTable::keep_only(const Flags& used) {
   for (unsigned i = 0; i < arena::kMaxViews; ++i) {
     if (!views_[i] || used[i]) continue;
     registry_.drop_view(i);

@@ -21,13 +21,18 @@ class ViewTable {
   ViewTable(const arena::Registry& registry, std::string directory, uint64_t host_guid,
             std::vector<net::Interface> interfaces);
 
-  // The view for `spec`, made if there is none. EINVAL: no specification; ENOSPC: too many different ones.
-  [[nodiscard]] base::Result<unsigned> find_or_make(std::string_view spec);
+  using Flags = std::array<bool, arena::kMaxViews>;
+
+  // The view for `spec`, made if there is none. Where nobody uses the one that there is, it begins anew:
+  // whoever comes next has the best address first, as if it had been here before all that changed meanwhile.
+  // Others that nobody uses make room when there is none. EINVAL: no specification; ENOSPC: too many
+  // different ones in use.
+  [[nodiscard]] base::Result<unsigned> find_or_make(std::string_view spec, const Flags& used);
   [[nodiscard]] const std::string& tree_root(unsigned view) const;
   // Interfaces changed: rebuilds all. True for each view whose devices changed.
-  [[nodiscard]] std::array<bool, arena::kMaxViews> update(std::vector<net::Interface> interfaces);
+  [[nodiscard]] Flags update(std::vector<net::Interface> interfaces);
   // Drops views that nobody uses.
-  void keep_only(const std::array<bool, arena::kMaxViews>& used);
+  void keep_only(const Flags& used);
   void remove_all();
 
  private:
@@ -37,7 +42,8 @@ class ViewTable {
     TreeWriter tree;
   };
   void make(unsigned index, std::string_view spec, const ipc::DeviceSpecs& devices);
-  bool rebuild(unsigned index);
+  bool rebuild(unsigned index, const arena::DeviceTable* previous);
+  [[nodiscard]] std::optional<unsigned> free_place() const;
 
   const arena::Registry& registry_;
   std::string directory_;

@@ -12,6 +12,11 @@ using Gids = std::vector<std::string>;
 using Flags = std::array<bool, arena::kMaxViews>;
 
 constexpr uint64_t kGuid = 0x0211223344556600;
+constexpr Flags kAll = [] {
+  Flags all{};
+  all.fill(true);
+  return all;
+}();
 
 std::vector<net::Interface> host(const std::vector<std::string>& addresses) {
   return {loopback(), interface("eth0", 2, addresses)};
@@ -23,7 +28,7 @@ class ViewTableTest : public testing::Test {
     return {registry_, directory_.path() + "/views", kGuid, host(addresses)};
   }
   unsigned find(std::string_view spec) {
-    const auto view = views_.find_or_make(spec);
+    const auto view = views_.find_or_make(spec, kAll);
     EXPECT_TRUE(view) << view.error().sentence;
     return view.value_or(0);
   }
@@ -58,8 +63,8 @@ TEST_F(ViewTableTest, GivesTheSameViewForTheSameSpecification) {
 }
 
 TEST_F(ViewTableTest, RefusesWhatIsNoSpecification) {
-  EXPECT_EQ(EINVAL, views_.find_or_make("verbena0").error().code);
-  EXPECT_EQ(EINVAL, views_.find_or_make("../../etc=lo").error().code);
+  EXPECT_EQ(EINVAL, views_.find_or_make("verbena0", kAll).error().code);
+  EXPECT_EQ(EINVAL, views_.find_or_make("../../etc=lo", kAll).error().code);
   for (unsigned view = 0; view < arena::kMaxViews; ++view) EXPECT_FALSE(registry_.read_view(view));
 }
 
@@ -67,11 +72,33 @@ TEST_F(ViewTableTest, HasRoomFor16) {
   std::set<unsigned> made;
   for (char name = 'a'; name < 'a' + 16; ++name) made.insert(find(std::string(1, name) + "=lo"));
   EXPECT_EQ(16u, made.size());
-  const auto refused = views_.find_or_make("z=lo");
+  const auto refused = views_.find_or_make("z=lo", kAll);
   ASSERT_FALSE(refused);
   EXPECT_EQ(ENOSPC, refused.error().code);
   EXPECT_TRUE(refused.error().sentence.starts_with("16 different device specifications are in use"));
   EXPECT_TRUE(made.contains(find("c=lo")));  // those that are there still serve
+}
+
+TEST_F(ViewTableTest, HasRoomForMoreWhereSomeAreNotUsed) {
+  for (char name = 'a'; name < 'a' + 16; ++name) find(std::string(1, name) + "=lo");
+  const unsigned unused = find("d=lo");
+  Flags used = kAll;
+  used[unused] = false;
+  EXPECT_EQ(unused, views_.find_or_make("z=lo", used));
+}
+
+// A host whose network came up after it was first looked at.
+TEST_F(ViewTableTest, BeginsAnewWhereNobodyUsesIt) {
+  const unsigned view = find("");
+  (void)views_.update(host({}));
+  (void)views_.update(host({"192.0.2.9", "192.0.2.1"}));
+  const Gids as_they_came{"192.0.2.1", "127.0.0.1", "::1", "192.0.2.9"};
+  EXPECT_EQ(as_they_came, gids(view));
+  EXPECT_EQ(view, find(""));
+  EXPECT_EQ(as_they_came, gids(view)) << "somebody may use an index";
+  EXPECT_EQ(view, views_.find_or_make("", {}));
+  EXPECT_EQ((Gids{"192.0.2.9", "192.0.2.1", "127.0.0.1", "::1"}), gids(view));
+  EXPECT_EQ("RoCE v2\n", content_of(port_file(views_, view, "gid_attrs/types/3")));
 }
 
 TEST_F(ViewTableTest, KeepOnlyDropsTheOthersWithTheirTrees) {
@@ -116,8 +143,8 @@ TEST_F(ViewTableTest, ANewAgentGoesOnWithTheViewsItFinds) {
   const unsigned other = find("b=lo");
   const std::string root = views_.tree_root(kept);
   ViewTable next = make({"192.0.2.9", "192.0.2.1"});  // an address came while no agent ran
-  EXPECT_EQ(kept, *next.find_or_make("verbena0=*"));
-  EXPECT_EQ(other, *next.find_or_make("b=lo"));
+  EXPECT_EQ(kept, *next.find_or_make("verbena0=*", kAll));
+  EXPECT_EQ(other, *next.find_or_make("b=lo", kAll));
   EXPECT_EQ(root, next.tree_root(kept));
   EXPECT_EQ((Gids{"192.0.2.1", "127.0.0.1", "::1", "192.0.2.9"}), gids(kept));
 }
@@ -126,7 +153,7 @@ TEST_F(ViewTableTest, ANewAgentDoesNotFindViewsThatWereDropped) {
   find("a=lo");
   views_.keep_only({});
   ViewTable next = make({"192.0.2.1"});
-  EXPECT_EQ(0u, *next.find_or_make("b=lo"));
+  EXPECT_EQ(0u, *next.find_or_make("b=lo", kAll));
 }
 
 // The tree of an agent that was killed is still there, with the files of an address that went since.
