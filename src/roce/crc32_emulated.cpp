@@ -2,9 +2,9 @@
 // processor, a look-up ten times as much.
 //
 // CRC-32's polynomial divides x^300 + x^155 + x^117 + x^89 + 1, which has fewer terms than any other multiple
-// up to x^420 (for the idea: Russell, "Chorba: a novel CRC32 implementation", arXiv 2412.16398). So a bit of
-// the message may be taken away if the bits 145, 183, 211 and 300 places behind it are changed instead. All
-// are taken away from front to back but the last 300.
+// up to x^420 (idea and multiple: Russell, "Chorba: a novel CRC32 implementation", arXiv 2412.16398). So a
+// bit of the message may be taken away if the bits 145, 183, 211 and 300 places behind it are changed
+// instead. All are taken away from front to back but the last 300.
 #include <array>
 #include <bit>
 #include <cstring>
