@@ -1,14 +1,13 @@
 // What every C entry point needs: how it is exported, and how an error becomes errno.
 #pragma once
 
-#include <pthread.h>
-
 #include <cerrno>
 #include <new>
 #include <type_traits>
 #include <utility>
 
 #include "base/explain.hpp"
+#include "base/no_cancel.hpp"
 #include "base/result.hpp"
 
 // The fronts jump to vb_<symbol>; the version script hides everything else of the core.
@@ -28,18 +27,8 @@ namespace verbena::abi {
   return error.code;
 }
 
-// pthread_cancel() unwinds the stack from whatever system call it meets; our frames are not made for that.
 // The one call that may wait for long, ibv_get_async_event, waits outside of this.
-class NoCancel {
- public:
-  NoCancel() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NoCancel() { ::pthread_setcancelstate(before_, nullptr); }
-  NoCancel(const NoCancel&) = delete;
-  NoCancel& operator=(const NoCancel&) = delete;
-
- private:
-  int before_ = PTHREAD_CANCEL_ENABLE;
-};
+using base::NoCancel;
 
 // No exception crosses the C ABI. The only one our code expects is an allocation that failed.
 template <typename Body>

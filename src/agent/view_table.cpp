@@ -35,7 +35,7 @@ base::Result<unsigned> ViewTable::find_or_make(std::string_view spec, const Flag
   const std::string canonical = ipc::format_specs(*devices);
   for (unsigned i = 0; i < arena::kMaxViews; ++i) {
     if (!views_[i] || views_[i]->spec != canonical) continue;
-    if (!used[i]) rebuild(i, nullptr);
+    if (!used[i]) rebuild(i, Places::kNew);
     return i;
   }
   if (!free_place()) keep_only(used);
@@ -55,14 +55,14 @@ void ViewTable::make(unsigned index, std::string_view spec, const ipc::DeviceSpe
   const size_t hash = std::hash<std::string_view>{}(spec);
   views_[index].emplace(
       View{std::string(spec), devices, TreeWriter(fmt::format("{}/{:016x}", directory_, hash))});
-  rebuild(index, registry_.read_view(index).get());
+  rebuild(index, Places::kKept);
 }
 
-// `previous`: where its GIDs keep their places; null: they take new ones.
-bool ViewTable::rebuild(unsigned index, const arena::DeviceTable* previous) {
+bool ViewTable::rebuild(unsigned index, Places places) {
   View& view = *views_[index];
-  const auto table = build_devices(view.devices, interfaces_, host_guid_, previous);
   const auto shown = registry_.read_view(index);
+  const auto table =
+      build_devices(view.devices, interfaces_, host_guid_, places == Places::kKept ? shown.get() : nullptr);
   const bool changed = !shown || std::memcmp(shown.get(), &table, sizeof table) != 0;
   if (changed) registry_.publish_view(index, table);
   // Without its tree a view still serves everything but what reads files: say so, go on.
@@ -77,7 +77,7 @@ ViewTable::Flags ViewTable::update(std::vector<net::Interface> interfaces) {
   interfaces_ = std::move(interfaces);
   Flags changed{};
   for (unsigned i = 0; i < arena::kMaxViews; ++i)
-    if (views_[i]) changed[i] = rebuild(i, registry_.read_view(i).get());
+    if (views_[i]) changed[i] = rebuild(i, Places::kKept);
   return changed;
 }
 

@@ -42,7 +42,8 @@ class ViewTable {
     TreeWriter tree;
   };
   void make(unsigned index, std::string_view spec, const ipc::DeviceSpecs& devices);
-  bool rebuild(unsigned index, const arena::DeviceTable* previous);
+  enum class Places : uint8_t { kKept, kNew };  // of GIDs that are there already
+  bool rebuild(unsigned index, Places places);
   [[nodiscard]] std::optional<unsigned> free_place() const;
 
   const arena::Registry& registry_;

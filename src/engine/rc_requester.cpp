@@ -284,6 +284,8 @@ void RcRequester::sent(Instant now, Psn psn, uint32_t packets, bool asks) {
   if (end_psn_.before(after)) end_psn_ = after;
   cursor_packet_ += packets;
   cost_sent_ = flight.cost_before + cost_until(flight, cursor_packet_);
+  // Nobody owes an answer before he is asked.
+  const bool first_asked = asks && cost_asked_ <= cost_acknowledged();
   if (asks) {
     cost_asked_ = cost_sent_;
     number_asked_ = cursor_ + 1;
@@ -292,10 +294,8 @@ void RcRequester::sent(Instant now, Psn psn, uint32_t packets, bool asks) {
     ++cursor_;
     cursor_packet_ = 0;
   }
-  if (deadline_ == kNoDeadline) {
-    stalled_since_ = now;
-    arm(now);
-  }
+  if (deadline_ == kNoDeadline) stalled_since_ = now;
+  if (deadline_ == kNoDeadline || first_asked) arm(now);
 }
 
 Instant RcRequester::next_deadline() const {

@@ -17,15 +17,13 @@
 #include <optional>
 #include <string_view>
 
+#include "base/page_size.hpp"
 #include "base/unique_fd.hpp"
 
 namespace verbena::verbs {
 namespace {
 
-uint64_t page_size() {
-  static const auto size = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  return size;
-}
+using base::page_size;
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 

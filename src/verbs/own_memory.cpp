@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <ctime>
 
+#include "base/page_size.hpp"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -27,10 +29,7 @@ using engine::Tail;
 constexpr size_t kTail = 8;
 constexpr uintptr_t kCacheLine = 64;
 
-uintptr_t page_size() {
-  static const auto size = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  return size;
-}
+using base::page_size;
 
 enum class Proof : uint8_t { kAccessible, kFault, kCantTell };
 
@@ -246,13 +245,29 @@ void ProofStamp::renew(const void* data, size_t length, Access access, uint64_t 
   turn_.store(turn + 2, std::memory_order_release);
 }
 
+namespace {
+
+// Neighbours that differ in names or policies only are as good as one.
+std::optional<Mapping> mapping_of(uintptr_t address, size_t length, Access access) {
+  auto mapping = mapping_at(address, access);
+  while (mapping && mapping->end > address && !mapping->covers(address, length)) {
+    const auto next = mapping_at(mapping->end, access);
+    if (!next || next->first != mapping->end) break;
+    mapping->end = next->end;
+    mapping->file = mapping->file || next->file;
+  }
+  return mapping;
+}
+
+}  // namespace
+
 std::optional<Mapping> MappingProof::look(uintptr_t address, size_t length, Access access) {
   const bool known = seen_ && seen_->mapping && seen_->access == access &&
                      seen_->mapping->covers(address, length) &&
                      ProofStamp::believed(seen_->when, kProofMicroseconds);
   if (!known) {
     const uint64_t when = ProofClock::now();
-    seen_ = {mapping_at(address, access), access, when};
+    seen_ = {mapping_of(address, length, access), access, when};
   }
   return seen_->mapping;
 }

@@ -143,7 +143,7 @@ inline constexpr uint32_t kPermissionMicroseconds = 1'000;
 
 // And how long if the kernel says who may access the mapping, and that it isn't of a file (mapping.hpp). Only
 // few things keep pages of such a one away: guards inside it (MADV_GUARD_INSTALL), a userfaultfd that wants
-// SIGBUS, broken memory.
+// SIGBUS, a protection key that only another thread holds, broken memory.
 inline constexpr uint32_t kPagesMicroseconds = 50'000;
 
 // Which pages of a memory region were seen to be accessible, and when. One per region, or any finer; any

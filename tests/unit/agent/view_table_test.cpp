@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Gids = std::vector<std::string>;
-using Flags = std::array<bool, arena::kMaxViews>;
+using Flags = ViewTable::Flags;
 
 constexpr uint64_t kGuid = 0x0211223344556600;
 constexpr Flags kAll = [] {

@@ -353,6 +353,21 @@ TEST_F(RcRequesterTest, WithoutTimeoutItNeverGivesUp) {
   EXPECT_EQ(requester_->next_deadline(), kNoDeadline);
 }
 
+TEST_F(RcRequesterTest, ThePeersTimeBeginsWhenItIsAsked) {
+  open(usual());
+  send(100 * kMtu);
+  EXPECT_EQ(sent().size(), 16u);
+  EXPECT_EQ(ack(15), DropReason::kNone);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(requester_->poll_transmit(now_, sink_));
+  EXPECT_EQ(ack(31), DropReason::kNone);  // of those 20 the 16th had asked
+  const base::Instant unasked = requester_->next_deadline();
+  pass(300);  // a slow sender
+  ASSERT_LT(now_, unasked);
+  EXPECT_GT(sent().size(), 12u);
+  EXPECT_EQ(requester_->next_deadline() - unasked, std::chrono::microseconds(300));
+  EXPECT_EQ(sent(), Lines{});
+}
+
 TEST_F(RcRequesterTest, ALateAnswerUndoesTheTimeout) {
   open(usual());
   for (int i = 0; i < 8; ++i) send(1);
