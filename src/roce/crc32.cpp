@@ -35,7 +35,8 @@ uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes) {
 uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
                        std::span<const std::byte> from) {
   if (wide_available) return wide::crc32_copying(crc, head, to, from);
-  return is_emulated ? emulated::crc32_copying(crc, head, to, from) : plain::crc32_copying(crc, head, to, from);
+  return is_emulated ? emulated::crc32_copying(crc, head, to, from)
+                     : plain::crc32_copying(crc, head, to, from);
 }
 
 }  // namespace verbena::roce

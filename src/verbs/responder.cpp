@@ -106,7 +106,7 @@ std::optional<Verdict> Responder::look_at(uint64_t word) {
     return Verdict::kCorrupt;
   }
   if (!port_) port_ = owner_->port(ring_at, ring_id, shape);
-  if (!port_) return Verdict::kCorrupt;
+  if (!port_) return entry_.word.get() == word ? std::optional(Verdict::kCorrupt) : std::nullopt;
   incarnation_ = now.incarnation;
   if (!bound_ && !bind()) return Verdict::kSilence;
 
@@ -218,8 +218,10 @@ const arena::ReceiveEntry* Responder::receive_entry(uint32_t number) const {
                                                       (at - receives_at_));
 }
 
+Verdict Responder::take_credit(uint64_t length) { return confirmed(credit_for(length)); }
+
 // The common case looks at two cached words only.
-Verdict Responder::take_credit(uint64_t length) {
+Verdict Responder::credit_for(uint64_t length) {
   if (shared_) {
     const Verdict claimed = claim_receive();
     return claimed == Verdict::kDone ? look_at_receive(length) : claimed;

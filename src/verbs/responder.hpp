@@ -103,6 +103,7 @@ class Responder final : public engine::ResponderActions {
   [[nodiscard]] bool is_connected_to_us(uint32_t type) const;
   [[nodiscard]] bool bind();
   [[nodiscard]] engine::Verdict take_credit(uint64_t length);
+  [[nodiscard]] engine::Verdict credit_for(uint64_t length);
   [[nodiscard]] engine::Verdict claim_receive();
   // A receive that was claimed for a message that won't come goes back to the shared queue.
   void give_back();
@@ -111,6 +112,14 @@ class Responder final : public engine::ResponderActions {
     return shared_ ? shared_.entry(claim_->entry) : receive_entry(consumed_);
   }
   [[nodiscard]] engine::Verdict look_at_receive(uint64_t length);
+  [[nodiscard]] engine::Verdict place_now(uint64_t offset, std::span<const iovec> from, engine::Tail tail);
+  // A receive is read without a lock. If its queue pair has left meanwhile, what was found wrong with it may
+  // be another's by now.
+  [[nodiscard]] engine::Verdict confirmed(engine::Verdict of_receive) {
+    return of_receive == engine::Verdict::kDone || reach() == engine::Verdict::kDone
+               ? of_receive
+               : engine::Verdict::kSilence;
+  }
   [[nodiscard]] engine::Verdict send_record(arena::Record record, std::span<const iovec> from,
                                             uint64_t length);
   [[nodiscard]] engine::Verdict put(const arena::Record& record, std::span<const iovec> from,

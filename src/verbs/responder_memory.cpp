@@ -173,6 +173,10 @@ Verdict Responder::move_packet(const iovec& packet, const Region& region, Tail t
 }
 
 Verdict Responder::place(uint64_t offset, std::span<const iovec> from, Tail tail) {
+  return confirmed(place_now(offset, from, tail));
+}
+
+Verdict Responder::place_now(uint64_t offset, std::span<const iovec> from, Tail tail) {
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
   if (shared_ && !claim_) return Verdict::kSilence;
   const auto* receive = current_receive();
@@ -200,8 +204,9 @@ Verdict Responder::place(uint64_t offset, std::span<const iovec> from, Tail tail
   for (unsigned i = 0; i < used; ++i)
     if (!guard.add(covered[i].key)) return Verdict::kNoRoom;
   guard.seal();
-  // A queue pair that leaves gives a shared receive to others, unless it sees that we are at it.
-  if (shared_ && (reach() != Verdict::kDone || !claim_)) return Verdict::kSilence;
+  // What was read was the receive's, if its queue pair is still there. One that leaves gives a shared receive
+  // to others, unless it sees that we are at it.
+  if (reach() != Verdict::kDone || (shared_ && !claim_)) return Verdict::kSilence;
   uint64_t found_bytes = 0;
   uint64_t region_end = 0;
   for (unsigned i = 0; i < used; ++i) {
