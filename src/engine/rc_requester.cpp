@@ -284,7 +284,7 @@ void RcRequester::sent(Instant now, Psn psn, uint32_t packets, bool asks) {
   if (end_psn_.before(after)) end_psn_ = after;
   cursor_packet_ += packets;
   cost_sent_ = flight.cost_before + cost_until(flight, cursor_packet_);
-  // Nobody owes an answer before he is asked.
+  // The peer owes an answer from when it is asked; the time before is the sender's own.
   const bool first_asked = asks && cost_asked_ <= cost_acknowledged();
   if (asks) {
     cost_asked_ = cost_sent_;

@@ -187,7 +187,7 @@ class ProofStamp {
 // What was last seen of the mapping that a burst's memory lies in. One thread's.
 class MappingProof {
  public:
-  // As mapping_at(), but not asked again while it is believed and covers those bytes.
+  // As mapping_at(), neighbours together, but not asked again while it is believed and covers those bytes.
   [[nodiscard]] std::optional<Mapping> look(uintptr_t address, size_t length, Access access);
   // When that was.
   [[nodiscard]] uint64_t when() const { return seen_->when; }

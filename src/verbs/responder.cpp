@@ -100,13 +100,14 @@ std::optional<Verdict> Responder::look_at(uint64_t word) {
     // It has no receives.
   } else if (srq != 0) {
     shared = arena::SharedReceives(owner_->arena(), static_cast<uint16_t>(srq - 1));
-    if (!shared.sane()) return Verdict::kCorrupt;
+    // Unless it has just gone, after the queue pair.
+    if (!shared.sane()) return entry_.word.get() == word ? std::optional(Verdict::kCorrupt) : std::nullopt;
   } else if ((mask & (mask + 1)) != 0 || stride < sizeof(arena::ReceiveEntry) || stride % 16 != 0 ||
              stride > 65536 || owner_->arena().in_tables_heap(receives_at, queue_size) == nullptr) {
     return Verdict::kCorrupt;
   }
   if (!port_) port_ = owner_->port(ring_at, ring_id, shape);
-  if (!port_) return entry_.word.get() == word ? std::optional(Verdict::kCorrupt) : std::nullopt;
+  if (!port_) return Verdict::kCorrupt;
   incarnation_ = now.incarnation;
   if (!bound_ && !bind()) return Verdict::kSilence;
 
@@ -289,7 +290,7 @@ Verdict Responder::deliver_datagram(const Arrival& arrival, std::span<const iove
   if (auto reached = reach(); reached != Verdict::kDone) return reached;
   const uint64_t length = sizeof(ibv_grh) + arrival.length;
   if (auto credit = take_credit(length); credit != Verdict::kDone) {
-    if (credit == Verdict::kTooLong) give_back();
+    if (credit == Verdict::kTooLong || credit == Verdict::kSilence) give_back();
     return credit;
   }
   uint32_t source = arrival.source.value;

@@ -113,12 +113,13 @@ class Responder final : public engine::ResponderActions {
   }
   [[nodiscard]] engine::Verdict look_at_receive(uint64_t length);
   [[nodiscard]] engine::Verdict place_now(uint64_t offset, std::span<const iovec> from, engine::Tail tail);
-  // A receive is read without a lock. If its queue pair has left meanwhile, what was found wrong with it may
-  // be another's by now.
+  // Receives are read without a lock. What was found wrong with them may be another's by now, if their queue
+  // pair has left meanwhile: then that is the verdict.
   [[nodiscard]] engine::Verdict confirmed(engine::Verdict of_receive) {
-    return of_receive == engine::Verdict::kDone || reach() == engine::Verdict::kDone
-               ? of_receive
-               : engine::Verdict::kSilence;
+    if (of_receive == engine::Verdict::kDone) return of_receive;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    const auto reached = reach();
+    return reached == engine::Verdict::kDone ? of_receive : reached;
   }
   [[nodiscard]] engine::Verdict send_record(arena::Record record, std::span<const iovec> from,
                                             uint64_t length);

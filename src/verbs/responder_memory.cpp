@@ -206,6 +206,7 @@ Verdict Responder::place_now(uint64_t offset, std::span<const iovec> from, Tail 
   guard.seal();
   // What was read was the receive's, if its queue pair is still there. One that leaves gives a shared receive
   // to others, unless it sees that we are at it.
+  std::atomic_thread_fence(std::memory_order_acquire);
   if (reach() != Verdict::kDone || (shared_ && !claim_)) return Verdict::kSilence;
   uint64_t found_bytes = 0;
   uint64_t region_end = 0;
