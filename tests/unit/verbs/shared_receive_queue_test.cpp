@@ -1,5 +1,7 @@
 #include "verbs/shared_receive_queue.hpp"
 
+#include <array>
+
 #include "responder_script.hpp"
 #include "verbs/device_limits.hpp"
 
@@ -136,6 +138,31 @@ TEST_F(SharedReceiveQueueTest, ARequesterThatGivesUpGivesBack) {
   srq_->refresh();
   second_.play(
       {"its receive", second_.deliver("x"), Verdict::kDone, Effects{.completions = {received(1, 1)}}});
+}
+
+// XRC: a message of several packets, in the middle of which the queue goes. Its sender has to hear of it.
+TEST_F(SharedReceiveQueueTest, ALaneWhoseQueueGoesSaysSo) {
+  auto lanes = *SharedReceiveQueue::create(owner_.process(), {.domain = owner_.domain(),
+                                                              .max_wr = 4,
+                                                              .max_sge = 1,
+                                                              .cq = owner_.make_cq(8),
+                                                              .xrcd = owner_.domain()->handle()});
+  const QpSetup setup{.peer = {9}, .peer_index = 300};
+  const auto queue_pair = owner_.make_qp(owner_.make_cq(8), setup);
+  const auto seen = owner_.seen_from(setup.peer);
+  Responder lane(seen, {queue_pair->number()}, OwnerProcess::identity(setup),
+                 {.owner = seen, .number = lanes->number(), .life = lanes->life()});
+  ibv_sge sge{first_.address(0), 200'000, first_.key};
+  ibv_recv_wr request{.wr_id = 1, .next = nullptr, .sg_list = &sge, .num_sge = 1};
+  ibv_recv_wr* bad = nullptr;
+  ASSERT_EQ(0, lanes->post(&request, &bad));
+  std::array<std::byte, 1024> bytes{};
+  const iovec part{bytes.data(), bytes.size()};
+  ASSERT_EQ(Verdict::kDone, lane.begin_receive(kLong));
+  ASSERT_EQ(Verdict::kDone, lane.place(0, {&part, 1}, engine::Tail::kAnyOrder));
+  lanes->close();
+  lanes.reset();
+  EXPECT_EQ(Verdict::kNoSharedQueue, lane.place(1024, {&part, 1}, engine::Tail::kAnyOrder));
 }
 
 TEST_F(SharedReceiveQueueTest, TheLimitIsToldOnce) {
