@@ -10,6 +10,7 @@
 #include "abi/entries.hpp"
 #include "abi/objects.hpp"
 #include "abi/process_state.hpp"
+#include "base/page_size.hpp"
 #include "verbs/device_limits.hpp"
 
 namespace verbena::abi {
@@ -70,7 +71,7 @@ Dm* make(ibv_context* context, std::shared_ptr<arena::Segment> segment, uint64_t
 
 // In a child of fork(), too: it needs nothing of the host.
 base::Result<ibv_dm*> allocate(ibv_context* context, const ibv_alloc_dm_attr& attr) {
-  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t page = base::page_size();
   if (attr.comp_mask != 0 || attr.length == 0 || attr.length > verbs::kMaxDmBytes ||
       attr.log_align_req >= 64 || uint64_t{1} << attr.log_align_req > page)
     return base::fail(EINVAL,

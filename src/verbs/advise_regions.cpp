@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "base/page_size.hpp"
 #include "verbs/key_check.hpp"
 
 #ifndef MADV_POPULATE_READ
@@ -37,7 +38,7 @@ base::Result<void> check_region(const arena::MrEntry& entry, uint32_t key) {
 
 // 0, or the errno that a fault would be.
 int populate(uint64_t address, uint64_t length, bool writable) {
-  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t page = base::page_size();
   const uint64_t first = address & ~(page - 1);
   const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
   if (::madvise(reinterpret_cast<void*>(first), address + length - first, advice) == 0) return 0;
