@@ -1,4 +1,4 @@
-// Ranges of the peer's memory that it has let us write to of late, by key.
+// Ranges of the peer's memory that it has let us write to, or read from, of late, by key.
 #pragma once
 
 #include <algorithm>

@@ -70,20 +70,42 @@ bool RcResponder::send_due(PacketSink& sink) {
     (void)sink.room(packet.bth.opcode(), 0);
     sink.commit(packet);
     ++due.next;
-  } else if (!send_read_middles(due, sink) && !send_read_response(due, sink)) {
+  } else if (!send_read_run(due, sink) && !send_read_response(due, sink)) {
     return false;
   }
   if (!due_.empty() && due_.front().next == due_.front().end) due_.erase(due_.begin());
   return true;
 }
 
-// Between the first answer and the last all are alike.
-bool RcResponder::send_read_middles(Due& due, PacketSink& sink) {
+// The next answer, without what was read.
+roce::Packet RcResponder::read_response(const Due& due) {
   const Job& kept = job(due.job);
-  if (due.next == due.begin || due.end - due.next <= kWorthARun) return false;
-  const roce::Packet packet = answer(Operation::kReadResponseMiddle, kept.first + due.next);
+  const bool first = due.next == due.begin || due.next % kept.each == 0;
+  const bool last = due.next + 1 == due.end || (due.next + 1) % kept.each == 0;
+  roce::Packet packet = answer(first && last ? Operation::kReadResponseOnly
+                               : first       ? Operation::kReadResponseFirst
+                               : last        ? Operation::kReadResponseLast
+                                             : Operation::kReadResponseMiddle,
+                               kept.first + due.next);
+  if (packet.info().aeth) packet.aeth = {ack_syndrome(), (kept.msn + due.next / kept.each) & 0xffffff};
+  return packet;
+}
+
+// Between the first answer and the last all are alike; so are whole pairs.
+bool RcResponder::send_read_run(Due& due, PacketSink& sink) {
+  const Job& kept = job(due.job);
+  uint32_t end = due.end - 1;
+  if (in_pairs(kept)) {
+    end = static_cast<uint32_t>(std::min<uint64_t>(due.end, kept.range.length / config_.mtu));
+    end -= end % roce::kPair;
+  }
+  if (due.next + kWorthARun > end) return false;
+  const roce::Packet packet = read_response(due);
+  const bool begins = packet.info().first;
+  const bool ends = packet.info().last;
+  if (in_pairs(kept) ? begins && ends : begins) return false;
   const auto count = static_cast<uint32_t>(
-      std::min<size_t>(due.end - 1 - due.next, sink.run_room(packet.bth.opcode(), config_.mtu)));
+      std::min<size_t>(end - due.next, sink.run_room(packet.bth.opcode(), config_.mtu)));
   if (count < kWorthARun || aim(kept.srq, false) != Verdict::kDone) return false;
   const size_t bytes = size_t{count} * config_.mtu;
   const std::byte* memory =
@@ -98,13 +120,7 @@ bool RcResponder::send_read_response(Due& due, PacketSink& sink) {
   const Job& kept = job(due.job);
   const uint64_t offset = uint64_t{due.next} * config_.mtu;
   const auto length = static_cast<uint32_t>(std::min<uint64_t>(kept.range.length - offset, config_.mtu));
-  const bool first = due.next == due.begin;
-  const bool last = due.next + 1 == due.end;
-  roce::Packet packet = answer(first && last ? Operation::kReadResponseOnly
-                               : first       ? Operation::kReadResponseFirst
-                               : last        ? Operation::kReadResponseLast
-                                             : Operation::kReadResponseMiddle,
-                               kept.first + due.next);
+  roce::Packet packet = read_response(due);
   const auto room = sink.room(packet.bth.opcode(), length);
   const iovec into{room.data(), length};
   auto verdict = aim(kept.srq, false);
@@ -126,7 +142,6 @@ bool RcResponder::send_read_response(Due& due, PacketSink& sink) {
     fail(verdict, false, packet.bth.psn, kept.srq);
     return true;
   }
-  if (packet.info().aeth) packet.aeth = {ack_syndrome(), kept.msn};
   packet.payload = room;
   sink.commit(packet);
   ++due.next;

@@ -193,7 +193,8 @@ const RcRequester::Flight& RcRequester::answered_by(Psn psn) const {
 }
 
 // IBA 9.9.2: an answer that isn't what was asked for ends the request. The first packet of a READ is a first
-// one, the last a last one; between them parts end where one was asked for.
+// one, the last a last one; between them parts end where one was asked for. Pairs begin and end each for
+// itself.
 bool RcRequester::fits_read(const Flight& flight, const roce::Packet& packet) const {
   const auto& info = packet.info();
   const uint32_t index = flight.done;
@@ -201,8 +202,10 @@ bool RcRequester::fits_read(const Flight& flight, const roce::Packet& packet) co
   if (packet.payload.size() != std::min<uint64_t>(flight.request.answer_bytes() - offset, config_.mtu))
     return false;
   if (info.aeth && (packet.aeth.syndrome & syndrome::kKindMask) != syndrome::kAck) return false;
-  if (index == 0 && !info.first) return false;
+  const uint32_t each = flight.even ? roce::kPair : flight.packets;
+  if (index % each == 0 && !info.first) return false;
   if (index + 1 == flight.packets) return info.last;
+  if (flight.even) return info.last == ((index + 1) % each == 0);
   const Psn end = packet.bth.psn + 1;
   const auto asked = [end](const auto& ends) { return std::ranges::find(ends, end) != ends.end(); };
   return !info.last || asked(fetch_ends_) || asked(replay_ends_);
@@ -240,9 +243,10 @@ DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet
 }
 
 size_t RcRequester::on_more(Instant now, const roce::Packet& before, MorePayloads& payloads) {
-  if (failed_ || head_ == tail_ || before.bth.operation != Operation::kReadResponseMiddle) return 0;
+  if (failed_ || head_ == tail_) return 0;
   Flight& flight = at(head_);
-  if (flight.request.kind != Request::Kind::kRead || before.bth.psn + 1 != flight.first + flight.done)
+  if (flight.request.kind != Request::Kind::kRead || before.bth.psn + 1 != flight.first + flight.done ||
+      (before.bth.operation != Operation::kReadResponseMiddle && !flight.even))
     return 0;
   // Of what was asked for and not gone back on; the last is another.
   const uint32_t sent = std::min(cursor_psn().since(flight.first), flight.packets);
@@ -312,9 +316,12 @@ bool RcRequester::second_try_answered(Instant now) const {
 void RcRequester::end_head(RequestStatus status) {
   // The host may post from within: nothing of what ends is looked at afterwards.
   const uint32_t number = head_++;
-  if (const Request& request = at(number).request;
-      even_writes_ && status == RequestStatus::kSuccess && request.kind == Request::Kind::kWrite)
-    granted_.add(request.key, request.address, request.length);
+  if (const Request& request = at(number).request; even_ && status == RequestStatus::kSuccess) {
+    if (request.kind == Request::Kind::kWrite)
+      writable_.add(request.key, request.address, request.length);
+    else if (request.kind == Request::Kind::kRead)
+      readable_.add(request.key, request.address, request.length);
+  }
   if (cursor_ == number) {
     cursor_ = head_;
     cursor_packet_ = 0;

@@ -21,8 +21,6 @@ namespace {
 constexpr uint32_t kAsksPerWindow = 4;
 constexpr uint32_t kAskedAtOnce = 16;
 constexpr uint32_t kAsksPerQueue = 4;
-// Longer ones are no faster in packets of one length: their first one ends few runs.
-constexpr uint64_t kLongestEven = 256 * 1024;
 // A long READ is asked for in parts: its answers must fit the window, since nobody else holds them back.
 constexpr uint32_t kLongestFetch = 256 * 1024;
 constexpr base::Duration kFirstPatience = base::milliseconds(2);
@@ -57,13 +55,20 @@ void RcRequester::post(const Request& request) {
   flight.cost_before = cost_posted_;
   flight.messages_before = messages_posted_;
   flight.unreadable = false;
-  flight.even = even_writes_ && config_.service == roce::Service::kRc &&
-                request.kind == Request::Kind::kWrite && !request.has_imm && request.length <= kLongestEven &&
-                granted_.cover(request.key, request.address, request.length);
+  flight.even = goes_even(request);
   next_psn_ = next_psn_ + flight.packets;
   cost_posted_ += cost_until(flight, flight.packets);
   messages_posted_ += request.consumes_receive() ? 1 : 0;
   ++tail_;
+}
+
+bool RcRequester::goes_even(const Request& request) const {
+  if (!even_ || config_.service != roce::Service::kRc) return false;
+  if (request.kind == Request::Kind::kRead)
+    return request.length >= uint64_t{kWorthARun} * config_.mtu &&
+           readable_.cover(request.key, request.address, request.length);
+  return request.kind == Request::Kind::kWrite && !request.has_imm && request.length <= kLongestEven &&
+         writable_.cover(request.key, request.address, request.length);
 }
 
 uint64_t RcRequester::cost_until(const Flight& flight, uint32_t packets) const {
@@ -218,29 +223,12 @@ bool RcRequester::followed_at_once() const {
 }
 
 bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
-  if (fetch_ends_.size() >= config_.fetches) return false;
   const Request& request = flight.request;
+  if (request.kind == Request::Kind::kRead) return send_read(now, flight, sink);
+  if (fetch_ends_.size() >= config_.fetches) return false;
   roce::Packet packet = packet_for(request);
-  uint32_t packets = 1;
-  if (request.kind == Request::Kind::kRead) {
-    const uint64_t room =
-        window_.size() - std::min<uint64_t>(cost_sent_ - cost_acknowledged(), window_.size());
-    const uint64_t fits = std::min<uint64_t>(room, kLongestFetch) / (config_.mtu + Window::kPacketOverhead);
-    uint32_t wanted = flight.packets - cursor_packet_;
-    const Psn psn = flight.first + cursor_packet_;
-    for (const Psn end : replay_ends_)
-      if (psn.before(end)) wanted = std::min(wanted, end.since(psn));
-    const bool whole = whole_replays_ && psn.before(end_psn_);
-    packets = whole ? wanted : static_cast<uint32_t>(std::clamp<uint64_t>(fits, 1, wanted));
-    // Not a packet at a time, as room comes: so many small ones would use up the fetches.
-    const uint64_t worthwhile = window_.size() / 4 / (config_.mtu + Window::kPacketOverhead);
-    if (packets < wanted && packets < worthwhile && cost_sent_ != cost_acknowledged()) return false;
-    const uint64_t offset = uint64_t{cursor_packet_} * config_.mtu;
-    packet.bth.operation = Operation::kReadRequest;
-    packet.reth = {
-        request.address + offset, request.key,
-        static_cast<uint32_t>(std::min<uint64_t>(request.length - offset, uint64_t{packets} * config_.mtu))};
-  } else if (request.kind == Request::Kind::kAtomicWrite) {
+  const bool carries = request.kind == Request::Kind::kAtomicWrite;
+  if (carries) {
     packet.bth.operation = Operation::kAtomicWrite;
     packet.reth = {request.address, request.key, static_cast<uint32_t>(request.length)};
   } else {
@@ -249,7 +237,6 @@ bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
     packet.atomic = {request.address, request.key, add ? request.compare_add : request.swap,
                      add ? 0 : request.compare_add};
   }
-  const bool carries = request.kind == Request::Kind::kAtomicWrite;
   const auto room = sink.room(packet.bth.opcode(), carries ? static_cast<uint32_t>(request.length) : 0);
   if (carries && !host_.gather(cursor_, 0, room)) {
     flight.unreadable = true;
@@ -257,12 +244,82 @@ bool RcRequester::send_fetch(Instant now, Flight& flight, PacketSink& sink) {
     return false;
   }
   if (carries) packet.payload = room;
-  packet.bth.psn = flight.first + cursor_packet_;
+  packet.bth.psn = flight.first;
   packet.bth.ack_request = true;
   sink.commit(packet);
-  fetch_ends_.push_back(packet.bth.psn + packets);
-  sent(now, packet.bth.psn, packets, true);
+  fetch_ends_.push_back(packet.bth.psn + 1);
+  sent(now, packet.bth.psn, 1, true);
   return true;
+}
+
+bool RcRequester::send_read(Instant now, const Flight& flight, PacketSink& sink) {
+  const Psn psn = cursor_psn();
+  // To the responder all pairs that follow each other are one.
+  const bool goes_on = flight.even && cursor_packet_ % (kLongestEven / config_.mtu) != 0 &&
+                       !fetch_ends_.empty() && fetch_ends_.back() == psn;
+  if (!goes_on && fetch_ends_.size() >= config_.fetches) return false;
+  uint32_t packets = worth_reading(flight);
+  if (packets == 0) return false;
+  if (flight.even) {
+    packets = ask_in_pairs(flight, packets, sink);
+  } else {
+    const roce::Packet packet = read_request(flight, cursor_packet_, packets);
+    (void)sink.room(packet.bth.opcode(), 0);
+    sink.commit(packet);
+  }
+  if (goes_on) fetch_ends_.pop_back();
+  fetch_ends_.push_back(psn + packets);
+  sent(now, psn, packets, true);
+  return true;
+}
+
+// How many packets of it had better be asked for now.
+uint32_t RcRequester::worth_reading(const Flight& flight) const {
+  const uint32_t cost = config_.mtu + Window::kPacketOverhead;
+  const uint64_t under_way = cost_sent_ - cost_acknowledged();
+  const uint64_t room = window_.size() - std::min<uint64_t>(under_way, window_.size());
+  const uint64_t fits = std::min<uint64_t>(room, kLongestFetch) / cost;
+  uint32_t wanted = flight.packets - cursor_packet_;
+  if (flight.even)
+    wanted = std::min(wanted, kLongestEven / config_.mtu - cursor_packet_ % (kLongestEven / config_.mtu));
+  const Psn psn = cursor_psn();
+  for (const Psn end : replay_ends_)
+    if (psn.before(end)) wanted = std::min(wanted, end.since(psn));
+  if (whole_replays_ && psn.before(end_psn_)) return wanted;
+  const uint32_t before = flight.even ? cursor_packet_ % roce::kPair : 0;  // of a pair
+  const uint32_t least = flight.even ? std::min(roce::kPair - before, wanted) : 1;
+  auto packets = static_cast<uint32_t>(std::clamp<uint64_t>(fits, least, wanted));
+  if (flight.even && packets < wanted) packets -= (before + packets) % roce::kPair;
+  // Not a packet at a time, as room comes: so many small ones would use up the fetches.
+  const bool little = fits < least || (packets < wanted && packets < window_.size() / 4 / cost);
+  return little && under_way > 0 ? 0 : packets;
+}
+
+roce::Packet RcRequester::read_request(const Flight& flight, uint32_t index, uint32_t packets) const {
+  const Request& request = flight.request;
+  const uint64_t offset = uint64_t{index} * config_.mtu;
+  roce::Packet packet = packet_for(request);
+  packet.bth.operation = Operation::kReadRequest;
+  packet.bth.psn = flight.first + index;
+  packet.bth.ack_request = true;
+  packet.reth = {
+      request.address + offset, request.key,
+      static_cast<uint32_t>(std::min<uint64_t>(request.length - offset, uint64_t{packets} * config_.mtu))};
+  return packet;
+}
+
+// How many packets were asked for. What is asked for again has the same borders, or begins within a pair.
+uint32_t RcRequester::ask_in_pairs(const Flight& flight, uint32_t packets, PacketSink& sink) {
+  uint32_t asked = 0;
+  while (asked < packets && sink.ready()) {
+    const uint32_t index = cursor_packet_ + asked;
+    const uint32_t count = std::min(roce::kPair - index % roce::kPair, packets - asked);
+    const roce::Packet packet = read_request(flight, index, count);
+    (void)sink.room(packet.bth.opcode(), 0);
+    sink.commit(packet);
+    asked += count;
+  }
+  return asked;
 }
 
 void RcRequester::sent(Instant now, Psn psn, uint32_t packets, bool asks) {

@@ -57,9 +57,9 @@ class RcRequester {
   // ibv_modify_qp may change them while requests are under way.
   // Part of a READ isn't asked for again in parts of its own: rxe forgets what lies before the last of them.
   void set_whole_replays(bool whole) { whole_replays_ = whole; }
-  // WRITEs that are posted from now on may go as packets of one length (adr/0019), where the peer has let us
-  // write before: one that it refuses it must refuse as a whole.
-  void set_even_writes(bool even) { even_writes_ = even; }
+  // WRITEs that are posted from now on may go as packets of one length, and READs be asked for in pairs
+  // (adr/0019), where the peer has let us before: what it refuses it must refuse as a whole.
+  void set_even(bool even) { even_ = even; }
   void set_retry_rules(base::Duration timeout, unsigned retries, unsigned rnr_retries);
   [[nodiscard]] base::Psn next_psn() const { return end_psn_; }
   // Packets that were sent and aren't acknowledged.
@@ -85,7 +85,7 @@ class RcRequester {
     uint64_t cost_before = 0;      // of all requests ever posted before it
     uint32_t messages_before = 0;  // that consume a receive
     bool unreadable = false;       // gather failed: ends so when its turn comes
-    bool even = false;             // a WRITE whose packets are messages of their own
+    bool even = false;             // a WRITE whose packets are messages of their own, a READ of pairs
   };
   [[nodiscard]] Flight& at(uint32_t number) { return requests_[number & mask_]; }
   [[nodiscard]] const Flight& at(uint32_t number) const { return requests_[number & mask_]; }
@@ -94,6 +94,7 @@ class RcRequester {
   [[nodiscard]] base::Psn unacknowledged() const;
   [[nodiscard]] base::Psn cursor_psn() const;
 
+  [[nodiscard]] bool goes_even(const Request& request) const;
   [[nodiscard]] bool may_start(const Flight& flight) const;
   [[nodiscard]] bool has_no_credit_for(const Flight& flight) const;
   [[nodiscard]] bool followed_at_once() const;
@@ -104,6 +105,10 @@ class RcRequester {
   bool send_piece(base::Instant now, Flight& flight, PacketSink& sink);
   bool ask_again(base::Instant now, const Flight& unreadable, PacketSink& sink);
   bool send_fetch(base::Instant now, Flight& flight, PacketSink& sink);
+  bool send_read(base::Instant now, const Flight& flight, PacketSink& sink);
+  [[nodiscard]] uint32_t worth_reading(const Flight& flight) const;
+  [[nodiscard]] uint32_t ask_in_pairs(const Flight& flight, uint32_t packets, PacketSink& sink);
+  [[nodiscard]] roce::Packet read_request(const Flight& flight, uint32_t index, uint32_t packets) const;
   [[nodiscard]] uint64_t unasked_limit() const;
   void sent(base::Instant now, base::Psn psn, uint32_t packets, bool asks);
 
@@ -152,8 +157,9 @@ class RcRequester {
   // for.
   std::vector<base::Psn> replay_ends_;
   bool whole_replays_ = false;
-  bool even_writes_ = false;
-  GrantedRanges granted_;
+  bool even_ = false;
+  GrantedRanges writable_;
+  GrantedRanges readable_;
   uint32_t message_limit_ = 0;  // messages that may be sent, by the receiver's credits
   bool credits_known_ = false;
 

@@ -20,7 +20,10 @@ constexpr size_t kAgainPerFetch = 4;  // answers asked for again pile up only as
 }  // namespace
 
 RcResponder::RcResponder(const RcResponderConfig& config, ResponderActions& actions)
-    : config_(config), actions_(actions), expected_(config.first_psn), jobs_(std::max(config.fetches, 1u)) {
+    : config_(config),
+      actions_(actions),
+      expected_(config.first_psn),
+      jobs_(std::max(config.fetches, 1u) + 1) {
   due_.reserve(jobs_.size() * (1 + kAgainPerFetch));
 }
 
@@ -54,9 +57,9 @@ DropReason RcResponder::on_packet(Instant, const roce::Packet& packet) {
 }
 
 size_t RcResponder::on_more(const roce::Packet& before, MorePayloads& payloads) {
-  if (failed_ || gap_told_ || nak_ != 0 || before.bth.psn + 1 != expected_ ||
-      aim(srq_, false) != Verdict::kDone)
-    return 0;
+  if (failed_ || gap_told_ || nak_ != 0 || aim(srq_, false) != Verdict::kDone) return 0;
+  if (before.bth.operation == Operation::kReadRequest) return more_reads(before, payloads);
+  if (before.bth.psn + 1 != expected_) return 0;
   const size_t taken = message_ == Message::kNone ? more_writes(before, payloads) : more_of_message(payloads);
   expected_ = expected_ + static_cast<uint32_t>(taken);
   return taken;
@@ -85,6 +88,22 @@ size_t RcResponder::more_writes(const roce::Packet& before, MorePayloads& payloa
   const size_t taken = actions_.write_more({before.reth.key, before.reth.address + each, most * each}, each,
                                            Tail::kLast, payloads);
   msn_ = (msn_ + static_cast<uint32_t>(taken)) & 0xffffff;
+  return taken;
+}
+
+size_t RcResponder::more_reads(const roce::Packet& before, MorePayloads& payloads) {
+  const uint64_t each = before.reth.length;
+  if (each != roce::kPair * config_.mtu || before.bth.psn + roce::kPair != expected_ || jobs_made_ == 0)
+    return 0;
+  const uint64_t room = kLongestEven - std::min<uint64_t>(job(jobs_made_ - 1).range.length, kLongestEven);
+  const uint64_t most = std::min<uint64_t>(payloads.most(), room / each);
+  const RemoteRange range{before.reth.key, before.reth.address + each, each * most};
+  if (!goes_on(range, roce::kPair) || actions_.check(range, RemoteUse::kRead) != Verdict::kDone) return 0;
+  uint32_t taken = 0;
+  while (taken < most && payloads.next().data() != nullptr) ++taken;
+  if (taken == 0) return 0;
+  extend_job(taken * each, taken * roce::kPair);
+  msn_ = (msn_ + taken) & 0xffffff;
   return taken;
 }
 
@@ -199,14 +218,44 @@ Verdict RcResponder::on_read(const roce::Packet& packet) {
   if (auto allowed = actions_.check(range, RemoteUse::kRead); allowed != Verdict::kDone) return allowed;
   const auto packets =
       static_cast<uint32_t>(range.length == 0 ? 1 : (range.length + config_.mtu - 1) / config_.mtu);
+  if (goes_on(range, packets)) {
+    extend_job(range.length, packets);
+    return Verdict::kDone;
+  }
   if (!add_job({.first = expected_,
                 .packets = packets,
+                .each = packets,
                 .range = range,
                 .msn = (msn_ + 1) & 0xffffff,
                 .srq = srq_}))
     return Verdict::kBadSequence;
   expected_ = expected_ + packets;
   return Verdict::kDone;
+}
+
+// Whether a READ is the next pair, or the end, of what was asked for last. All of that is one of those which
+// are granted.
+bool RcResponder::goes_on(const RemoteRange& range, uint32_t packets) const {
+  if (jobs_made_ == 0 || packets > roce::kPair || range.length == 0) return false;
+  const Job& last = job(jobs_made_ - 1);
+  return in_pairs(last) && last.first + last.packets == expected_ && last.range.length < kLongestEven &&
+         last.range.length == uint64_t{last.packets} * config_.mtu && last.packets % roce::kPair == 0 &&
+         last.range.key == range.key && last.range.address + last.range.length == range.address;
+}
+
+void RcResponder::extend_job(uint64_t bytes, uint32_t packets) {
+  Job& last = job(jobs_made_ - 1);
+  const auto unsent = std::ranges::find_if(due_, [&](const Due& due) {
+    return due.job == jobs_made_ - 1 && due.end == last.packets && !due.again;
+  });
+  if (unsent != due_.end())
+    unsent->end += packets;
+  else
+    due_.push_back(
+        {.job = jobs_made_ - 1, .begin = last.packets, .next = last.packets, .end = last.packets + packets});
+  last.range.length += bytes;
+  last.packets += packets;
+  expected_ = expected_ + packets;
 }
 
 Verdict RcResponder::on_atomic(const roce::Packet& packet) {
@@ -254,10 +303,10 @@ Verdict RcResponder::on_atomic_write(const roce::Packet& packet) {
 
 // False: the requester has more of them under way than it was granted (IBA 9.7.7.2.4).
 bool RcResponder::add_job(const Job& made) {
-  const uint32_t oldest = jobs_made_ - static_cast<uint32_t>(jobs_.size());
+  const auto forgotten = [&](const Due& due) { return !remembered(due.job, jobs_made_ + 1); };
   // It was answered, or this request wouldn't be here: who asks for it again is a late copy.
-  std::erase_if(due_, [&](const Due& due) { return due.job == oldest && due.again; });
-  if (std::ranges::any_of(due_, [&](const Due& due) { return due.job == oldest; })) return false;
+  std::erase_if(due_, [&](const Due& due) { return due.again && forgotten(due); });
+  if (std::ranges::any_of(due_, forgotten)) return false;
   job(jobs_made_) = made;
   due_.push_back({.job = jobs_made_, .end = made.packets});
   ++jobs_made_;
@@ -280,7 +329,9 @@ DropReason RcResponder::replay(const roce::Packet& packet) {
   for (uint32_t number = jobs_made_ - kept; number != jobs_made_; ++number) {
     const Job& kept_job = job(number);
     const uint32_t index = psn.since(kept_job.first);
-    if (index >= kept_job.packets || kept_job.atomic != packet.info().atomic) continue;
+    if (index >= kept_job.packets || !remembered(number, jobs_made_) ||
+        kept_job.atomic != packet.info().atomic)
+      continue;
     uint32_t end = 1;
     if (!kept_job.atomic) {
       const uint64_t offset = uint64_t{index} * config_.mtu;
@@ -297,11 +348,16 @@ DropReason RcResponder::replay(const roce::Packet& packet) {
       if (due.job == number && due.next <= index && end <= due.end) return DropReason::kDuplicate;
     std::erase_if(due_,
                   [&](const Due& due) { return due.job == number && due.next >= index && due.end <= end; });
-    if (std::ranges::count_if(due_, &Due::again) >= static_cast<ptrdiff_t>(jobs_.size() * kAgainPerFetch))
+    if (std::ranges::count_if(due_, &Due::again) >= static_cast<ptrdiff_t>(granted() * kAgainPerFetch))
       return DropReason::kNoRoom;
     // In the order of their numbers: the requester takes answers in no other.
     const auto later =
         std::ranges::find_if(due_, [&](const Due& due) { return psn.before(job(due.job).first + due.next); });
+    if (later != due_.begin() && in_pairs(kept_job) && index % roce::kPair == 0)
+      if (Due& before = *std::prev(later); before.job == number && before.again && before.end == index) {
+        before.end = end;
+        return DropReason::kDuplicate;
+      }
     due_.insert(later, {.job = number, .begin = index, .next = index, .end = end, .again = true});
     return DropReason::kDuplicate;
   }

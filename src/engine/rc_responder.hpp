@@ -58,6 +58,7 @@ class RcResponder {
   struct Job {
     base::Psn first;
     uint32_t packets = 1;
+    uint32_t each = 1;  // of them belong to a request: to less than all, if it was asked for in pairs
     bool atomic = false;
     uint64_t before = 0;  // the atomic's answer
     RemoteRange range;
@@ -74,6 +75,7 @@ class RcResponder {
   };
   [[nodiscard]] size_t more_of_message(MorePayloads& payloads);
   [[nodiscard]] size_t more_writes(const roce::Packet& before, MorePayloads& payloads);
+  [[nodiscard]] size_t more_reads(const roce::Packet& before, MorePayloads& payloads);
   [[nodiscard]] DropReason on_duplicate(const roce::Packet& packet);
   [[nodiscard]] DropReason on_gap(base::Psn psn);
   [[nodiscard]] DropReason on_packet_after_failure(const roce::Packet& packet);
@@ -91,9 +93,21 @@ class RcResponder {
   void fail(Verdict verdict, bool consumes_receive, base::Psn psn, uint32_t srq);
   void tell_failure();
   [[nodiscard]] bool add_job(const Job& job);
+  [[nodiscard]] bool goes_on(const RemoteRange& range, uint32_t packets) const;
+  void extend_job(uint64_t bytes, uint32_t packets);
   [[nodiscard]] Job& job(uint32_t number) { return jobs_[number % jobs_.size()]; }
+  [[nodiscard]] const Job& job(uint32_t number) const { return jobs_[number % jobs_.size()]; }
+  [[nodiscard]] bool in_pairs(const Job& job) const {
+    return config_.service == roce::Service::kRc && job.each == roce::kPair;
+  }
+  [[nodiscard]] uint32_t granted() const { return static_cast<uint32_t>(jobs_.size()) - 1; }
+  // When so many have been made.
+  [[nodiscard]] bool remembered(uint32_t number, uint32_t made) const {
+    return made - number <= (in_pairs(job(number)) ? jobs_.size() : granted());
+  }
   bool send_due(PacketSink& sink);
-  bool send_read_middles(Due& due, PacketSink& sink);
+  bool send_read_run(Due& due, PacketSink& sink);
+  [[nodiscard]] roce::Packet read_response(const Due& due);
   bool send_read_response(Due& due, PacketSink& sink);
   void send_aeth(uint8_t syndrome, base::Psn psn, PacketSink& sink);
   [[nodiscard]] roce::Packet aeth_packet(uint8_t syndrome, base::Psn psn) const;
@@ -117,7 +131,9 @@ class RcResponder {
   RemoteRange write_;
   std::optional<uint32_t> aimed_;  // the queue that the actions are about
 
-  std::vector<Job> jobs_;  // a ring of the newest ones
+  // A ring of the newest ones. One more than are granted: those that were asked for in pairs don't begin
+  // where the requester's READs do.
+  std::vector<Job> jobs_;
   uint32_t jobs_made_ = 0;
   std::vector<Due> due_;  // in the order of sending
   bool ack_due_ = false;

@@ -10,7 +10,7 @@ namespace verbena::roce {
 namespace {
 
 constexpr uint16_t kGreetingAttribute = 0x0010;
-constexpr uint8_t kWireVersion = 1;
+constexpr uint8_t kWireVersion = 2;  // who says so takes READs in pairs (adr/0019)
 
 }  // namespace
 

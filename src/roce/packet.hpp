@@ -78,11 +78,28 @@ struct Packet {
   [[nodiscard]] const OpcodeInfo& info() const { return opcode_info(bth.opcode()); }
 };
 
+// A READ that is asked for in pairs is answered in packets of one length: each pair has a first and a last
+// one, with an AETH in both (adr/0019).
+inline constexpr uint32_t kPair = 2;
+
 // Packets of a run differ in their numbers, which follow each other, in their payloads, which are as long,
-// and in the address where they name one: each one's lies behind the bytes of the one before.
+// and in the address where they name one: each one's lies behind the bytes of the one before. READ requests
+// ask for a pair each, and behind a first answer comes a pair's last.
 inline void next_in_run(Packet& packet, size_t payload_bytes) {
+  if (packet.bth.service == Service::kRc && packet.bth.operation == Operation::kReadRequest) {
+    packet.bth.psn = packet.bth.psn + kPair;
+    packet.reth.address += packet.reth.length;
+    return;
+  }
   packet.bth.psn = packet.bth.psn + 1;
   if (packet.info().reth) packet.reth.address += payload_bytes;
+  if (packet.bth.service != Service::kRc) return;
+  if (packet.bth.operation == Operation::kReadResponseFirst) {
+    packet.bth.operation = Operation::kReadResponseLast;
+  } else if (packet.bth.operation == Operation::kReadResponseLast) {
+    packet.bth.operation = Operation::kReadResponseFirst;
+    packet.aeth.msn = (packet.aeth.msn + 1) & 0xffffff;
+  }
 }
 
 // AETH syndromes, IBA table 45.

@@ -62,7 +62,7 @@ Endpoint::Endpoint(const EndpointConfig& config, EventQueue& events, Journal& jo
       results_(config.capacity),
       data_(config.data_bytes) {
   data_pattern_ = random_.next();
-  requester_.set_even_writes(data_pattern_ % 2 == 0);
+  requester_.set_even(data_pattern_ % 2 == 0);
   read_only_pattern_ = random_.next();
   fill_pattern(data_pattern_, 0, data_);
 }

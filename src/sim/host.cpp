@@ -97,7 +97,7 @@ class Host::Followers final : public engine::MorePayloads {
       if (datagram.from != first.from || bytes.size() != first.bytes.size()) break;
       const auto next = roce::parse(bytes.first(bytes.size() - roce::kIcrcBytes));
       if (!next || next->bth != expected.bth || next->xrc_srq != expected.xrc_srq ||
-          next->reth != expected.reth)
+          next->reth != expected.reth || next->aeth != expected.aeth)
         break;
       payloads_.push_back(next->payload);
     }

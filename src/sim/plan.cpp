@@ -20,6 +20,8 @@ class Planner {
       : config_(config), random_(random), model_(config.data_bytes) {
     fill_pattern(config.data_pattern, 0, model_);
     weights_ = random_.below(5);
+    streams_ = !config.only && random_.percent(20);
+    if (streams_) weights_ = kReads;
   }
 
   Planned next() {
@@ -28,6 +30,7 @@ class Planner {
     Request& request = planned.request;
     request.kind = kind();
     request.length = config_.only ? config_.longest : length();
+    if (streams_ && request.kind == Request::Kind::kRead) request.length = streamed();
     request.fenced = !config_.only && random_.percent(5);
     request.solicited = random_.percent(20);
     switch (request.kind) {
@@ -58,6 +61,7 @@ class Planner {
   void provoke_by_queue(Planned& planned);
 
  private:
+  static constexpr uint64_t kReads = 3;  // the mix with most of them
   Request::Kind kind() {
     using enum Request::Kind;
     static constexpr Request::Kind kMixes[5][8] = {
@@ -66,6 +70,7 @@ class Planner {
         {kWrite, kWrite, kWrite, kWrite, kWrite, kWrite, kWrite, kRead},
         {kRead, kRead, kRead, kRead, kRead, kRead, kWrite, kFetchAdd},
         {kFetchAdd, kFetchAdd, kCompareSwap, kFetchAdd, kSend, kWrite, kRead, kFetchAdd}};
+    static_assert(kMixes[kReads][0] == kRead);
     return config_.only.value_or(kMixes[weights_][random_.below(8)]);
   }
 
@@ -77,6 +82,13 @@ class Planner {
     chosen = std::min(chosen, most);
     spent_ += chosen;
     return chosen;
+  }
+  // All of the region first, so that the peer is known to let us read it; then on and on.
+  uint64_t streamed() {
+    const uint64_t all = config_.data_bytes - region::kCellBytes;
+    const uint64_t chosen =
+        streamed_++ == 0 ? all : random_.between(1, 24) * config_.mtu + random_.below(3) - 1;
+    return std::min(chosen, all);
   }
   uint64_t budget_left() const { return config_.total_bytes > spent_ ? config_.total_bytes - spent_ : 64; }
 
@@ -105,9 +117,11 @@ class Planner {
 
   void plan_read(Planned& planned) {
     Request& request = planned.request;
-    const uint64_t offset = place(request.length);
+    uint64_t offset = place(request.length);
+    if (streams_ && read_until_ + request.length <= config_.data_bytes) offset = read_until_;
+    read_until_ = offset + request.length;
     request.address = region::kAddress + offset;
-    if (config_.only || random_.percent(40)) {
+    if (config_.only || streams_ || random_.percent(40)) {
       request.key = config_.key_base + region::kReadOnly;
       planned.from_read_only = true;
       return;
@@ -151,6 +165,9 @@ class Planner {
   Random random_;
   std::vector<std::byte> model_;  // the peer's region as it will be
   std::vector<std::pair<uint64_t, uint64_t>> open_reads_;
+  bool streams_ = false;  // reads much, and on where it has come to
+  uint64_t streamed_ = 0;
+  uint64_t read_until_ = region::kCellBytes;
   uint64_t weights_ = 0;
   uint64_t spent_ = 0;
 };

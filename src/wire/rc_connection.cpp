@@ -105,7 +105,7 @@ void RcConnection::push() {
 void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   if (!requester_ || stopped_) return;
   requester_->set_whole_replays(!recognised());
-  requester_->set_even_writes(recognised());
+  requester_->set_even(recognised());
   const bool carries = owed_ && has_unsent();
   if (carries) carry_owed(sending);
   const bool more = sending.send_from(*requester_);

@@ -19,10 +19,16 @@ using Random = std::mt19937;
 using Bytes = std::vector<std::byte>;
 constexpr size_t kLarge = 64 * kMtu;
 
-enum class Kind : uint8_t { kWrite, kSend, kRead, kEvenWrite };
+enum class Kind : uint8_t { kWrite, kSend, kRead, kEvenWrite, kPairs, kPairRequests };
+
+bool answers(Kind kind) { return kind == Kind::kRead || kind == Kind::kPairs; }
 
 Operation operation_of(Kind kind, bool first, bool last) {
   switch (kind) {
+    case Kind::kPairs:
+      return first && last ? Operation::kReadResponseOnly : operation_of(Kind::kRead, first, last);
+    case Kind::kPairRequests:
+      return Operation::kReadRequest;
     case Kind::kWrite:
       return first ? Operation::kWriteFirst : last ? Operation::kWriteLast : Operation::kWriteMiddle;
     case Kind::kSend:
@@ -37,22 +43,45 @@ Operation operation_of(Kind kind, bool first, bool last) {
   return {};
 }
 
+// READs before the one that is answered in pairs: from all of the memory, so that such a one may be.
+constexpr uint32_t kReadBefore = 32;
+base::Psn first_number(Kind kind) {
+  return kind == Kind::kPairs ? kSent + kReadBefore + 1 : answers(kind) ? kSent : kExpected;
+}
+
+std::vector<Bytes> pair_requests(uint32_t length) {
+  std::vector<Bytes> all;
+  for (uint32_t at = 0; at < length; at += roce::kPair * kMtu) {
+    Packet packet;
+    packet.bth.operation = Operation::kReadRequest;
+    packet.bth.destination = kOwn;
+    packet.bth.psn = kExpected + at / kMtu;
+    packet.bth.ack_request = true;
+    packet.reth = {kAddress + 8 + at, kKey, std::min(roce::kPair * kMtu, length - at)};
+    all.push_back(bytes_of(packet, Way::kRecognised));
+  }
+  return all;
+}
+
 // A message as the peer sends it, in packets.
 std::vector<Bytes> message(Kind kind, uint32_t length, Random& random) {
+  if (kind == Kind::kPairRequests) return pair_requests(length);
   const uint32_t packets = (length + kMtu - 1) / kMtu;
+  const bool pairs = kind == Kind::kPairs;
   std::vector<Bytes> all;
   for (uint32_t i = 0; i < packets; ++i) {
     Bytes payload(std::min(length - i * kMtu, kMtu));
     for (auto& byte : payload) byte = static_cast<std::byte>(random());
     Packet packet;
-    packet.bth.operation = operation_of(kind, i == 0, i + 1 == packets);
+    packet.bth.operation = operation_of(kind, i == 0 || (pairs && i % roce::kPair == 0),
+                                        i + 1 == packets || (pairs && (i + 1) % roce::kPair == 0));
     packet.bth.destination = kOwn;
-    packet.bth.psn = (kind == Kind::kRead ? kSent : kExpected) + i;
-    packet.bth.ack_request = kind != Kind::kRead && (i + 1 == packets || random() % 8 == 0);
+    packet.bth.psn = first_number(kind) + i;
+    packet.bth.ack_request = !answers(kind) && (i + 1 == packets || random() % 8 == 0);
     packet.reth = {kAddress + 8, kKey, length};
     if (kind == Kind::kEvenWrite)
       packet.reth = {kAddress + 8 + i * kMtu, kKey, static_cast<uint32_t>(payload.size())};
-    packet.aeth = {.syndrome = roce::syndrome::kNoCredits};
+    packet.aeth = {.syndrome = roce::syndrome::kNoCredits, .msn = pairs ? i / roce::kPair : 0};
     packet.payload = payload;
     all.push_back(bytes_of(packet, Way::kRecognised));
     seal(all.back(), Way::kRecognised, static_cast<uint16_t>(i % 64));
@@ -106,10 +135,33 @@ struct Ends {
   explicit Ends(Kind kind, uint32_t length) : rig(Service::kRc, Way::kRecognised, kLarge) {
     rig.connection.actions.post_receives(2);
     rig.connection.actions.set_receive_bytes(kLarge - kMtu);
-    if (kind != Kind::kRead) return;
+    if (!answers(kind)) return;
+    if (kind == Kind::kPairs) {
+      rig.connection.requester->set_even(true);
+      read(kAddress, kReadBefore * kMtu);
+      read(kAddress + kLarge - 1, 1);
+      answer(kSent, kReadBefore);
+      answer(kSent + kReadBefore, 1);
+    }
+    read(kAddress, length);
+  }
+  void read(uint64_t address, uint32_t length) {
     rig.connection.requester->post(
-        {.kind = engine::Request::Kind::kRead, .key = kKey, .address = kAddress, .length = length});
+        {.kind = engine::Request::Kind::kRead, .key = kKey, .address = address, .length = length});
     rig.connection.go_on(rig.now);
+  }
+  void answer(base::Psn first, uint32_t packets) {
+    const Bytes payload(packets == 1 ? 1 : kMtu);
+    for (uint32_t i = 0; i < packets; ++i) {
+      Packet packet;
+      packet.bth.operation =
+          packets == 1 ? Operation::kReadResponseOnly : operation_of(Kind::kRead, i == 0, i + 1 == packets);
+      packet.bth.destination = kOwn;
+      packet.bth.psn = first + i;
+      packet.aeth = {.syndrome = roce::syndrome::kNoCredits};
+      packet.payload = payload;
+      EXPECT_EQ(rig.receive(bytes_of(packet, Way::kRecognised)), wire::Drop::kNone);
+    }
   }
   // All that packets may have changed; bytes as a digest.
   [[nodiscard]] std::string all() const {
@@ -132,7 +184,8 @@ struct Ends {
     for (const auto* sink : {&connection.requests, &connection.answers}) {
       text += "\nsent:";
       for (const auto& kept : sink->sent)
-        text += fmt::format(" {:x}@{:x}", kept.packet.bth.opcode(), kept.packet.bth.psn.value);
+        text += fmt::format(" {:x}@{:x}/{:x}", kept.packet.bth.opcode(), kept.packet.bth.psn.value,
+                            kept.packet.aeth.msn);
     }
     return text;
   }
@@ -155,10 +208,11 @@ TEST_P(RunsOf, AreTakenWhole) {
   Random random(1);
   const uint32_t length = 20 * kMtu - 3;
   Ends ends(GetParam(), length);
+  const uint64_t before = ends.rig.counters().packets;
   for (const auto& run : runs_of(message(GetParam(), length, random))) ends.rig.receive_together(run, true);
   for (const uint64_t count : ends.rig.counters().drops) EXPECT_EQ(count, 0u);
-  EXPECT_EQ(ends.rig.counters().packets, 20u);
-  if (GetParam() == Kind::kRead)
+  EXPECT_EQ(ends.rig.counters().packets - before, GetParam() == Kind::kPairRequests ? 10u : 20u);
+  if (answers(GetParam()))
     EXPECT_TRUE(ends.rig.connection.requester->idle());
   else
     EXPECT_EQ(ends.rig.connection.responder->expected(), kExpected + 20);
@@ -219,12 +273,14 @@ TEST(Runs, AnAcknowledgementBehindAnotherAnswerStaysThere) {
 }
 
 std::string name_of(const testing::TestParamInfo<Kind>& kind) {
-  constexpr const char* kNames[] = {"Write", "Send", "Read", "EvenWrite"};
+  constexpr const char* kNames[] = {"Write", "Send", "Read", "EvenWrite", "Pairs", "PairRequests"};
   return kNames[static_cast<size_t>(kind.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, RunsOf,
-                         testing::Values(Kind::kWrite, Kind::kSend, Kind::kRead, Kind::kEvenWrite), name_of);
+                         testing::Values(Kind::kWrite, Kind::kSend, Kind::kRead, Kind::kEvenWrite,
+                                         Kind::kPairs, Kind::kPairRequests),
+                         name_of);
 
 }  // namespace
 }  // namespace verbena::test

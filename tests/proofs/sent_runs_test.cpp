@@ -39,7 +39,7 @@ struct Sender {
                    .timeout = base::milliseconds(67)},
                   host) {
     sink.run = run;
-    requester.set_even_writes(even);
+    requester.set_even(even);
   }
   void send(base::Instant now) {
     sink.sent.clear();
@@ -128,7 +128,7 @@ TEST(SentRuns, LeaveTogether) {
   for (const bool even : {false, true}) {
     ModelHost host;
     engine::RcRequester requester({.target = kPeer, .first_psn = kFirst, .mtu = kMtu, .capacity = 2}, host);
-    requester.set_even_writes(even);
+    requester.set_even(even);
     const auto write = [&] {
       requester.post({.kind = Request::Kind::kWrite, .key = 7, .address = 0x1000, .length = 16 * kMtu});
       CountingSink sink;
@@ -168,10 +168,21 @@ TEST(SentRuns, AreTheSameAnswers) {
       packet.bth.psn = next;
       const auto length = static_cast<uint32_t>(random() % (kRegion / 2));
       packet.reth = {0x1000 + random() % (kRegion / 2), 7, length};
+      const base::Psn first = next;
       next = next + std::max((length + kMtu - 1) / kMtu, 1u);
+      const bool in_pairs = round % 2 == 0;
       for (const bool again : {false, true}) {
         if (again && random() % 2 == 0) continue;
-        ASSERT_EQ(single.on_packet({}, packet), many.on_packet({}, packet));
+        // All of it, or from within a pair.
+        for (uint32_t at = again && in_pairs ? static_cast<uint32_t>(random() % 3) * kMtu : 0;
+             at < std::max(length, 1u);) {
+          const uint32_t each = (roce::kPair - at / kMtu % roce::kPair) * kMtu;
+          roce::Packet part = packet;
+          if (in_pairs) part.reth = {packet.reth.address + at, 7, std::min(each, length - at)};
+          part.bth.psn = first + at / kMtu;
+          ASSERT_EQ(single.on_packet({}, part), many.on_packet({}, part));
+          at += in_pairs ? each : std::max(length, 1u);
+        }
         while (single.poll_transmit({}, one_by_one)) {
         }
         while (many.poll_transmit({}, in_runs)) {

@@ -1,4 +1,5 @@
 // READs and atomics that are asked for again: answered again, carried out once.
+#include "engine/message.hpp"
 #include "responder_script.hpp"
 
 namespace verbena::engine {
@@ -94,6 +95,64 @@ TEST_F(RcReplayTest, CopiesWithoutEndPileUpOnlySoFar) {
     taken += receive(read_packet(psn, 0x1000 + psn * kMtu, kMtu)) == DropReason::kDuplicate;
   EXPECT_EQ(taken, 16u);
   EXPECT_EQ(answers().size(), 16u);
+}
+
+// A pair more is no READ more.
+TEST_F(RcReplayTest, PairsThatFollowEachOtherAreOneRead) {
+  open(1);
+  for (uint32_t psn = 0; psn < 6; psn += 2)
+    EXPECT_EQ(receive(read_packet(psn, 0x1000 + psn * kMtu, 2 * kMtu)), DropReason::kNone);
+  EXPECT_EQ(receive(read_packet(6, 0x1000 + 6 * kMtu, 10)), DropReason::kNone);
+  EXPECT_EQ(answers(),
+            (Lines{"ReadResponseFirst 0 256B", "ReadResponseLast 1 256B", "ReadResponseFirst 2 256B",
+                   "ReadResponseLast 3 256B", "ReadResponseFirst 4 256B", "ReadResponseLast 5 256B",
+                   "ReadResponseOnly 6 10B"}));
+  // Behind an end begins another one, and so does what lies elsewhere.
+  EXPECT_EQ(receive(read_packet(7, 0x1000 + 6 * kMtu + 10, 2 * kMtu)), DropReason::kNone);
+  EXPECT_EQ(receive(read_packet(9, 0x1000, 2 * kMtu)), DropReason::kNone) << "the last, and one more";
+  EXPECT_EQ(receive(read_packet(11, 0x3000, 2 * kMtu)), DropReason::kNone);
+  EXPECT_EQ(answers().back(), "Acknowledge 11 nak 1");
+}
+
+TEST_F(RcReplayTest, PairsAreAnsweredAgainEachForItself) {
+  for (uint32_t psn = 0; psn < 8; psn += 2)
+    EXPECT_EQ(receive(read_packet(psn, 0x1000 + psn * kMtu, 2 * kMtu)), DropReason::kNone);
+  EXPECT_EQ(answers().size(), 8u);
+  EXPECT_EQ(receive(read_packet(3, 0x1000 + 3 * kMtu, kMtu)), DropReason::kDuplicate);
+  EXPECT_EQ(receive(read_packet(4, 0x1000 + 4 * kMtu, 2 * kMtu)), DropReason::kDuplicate);
+  EXPECT_EQ(receive(read_packet(6, 0x1000 + 6 * kMtu, kMtu)), DropReason::kDuplicate);
+  EXPECT_EQ(answers(), (Lines{"ReadResponseOnly 3 256B", "ReadResponseFirst 4 256B",
+                              "ReadResponseLast 5 256B", "ReadResponseOnly 6 256B"}));
+  EXPECT_EQ(receive(read_packet(6, 0x1000 + 4 * kMtu, 2 * kMtu)), DropReason::kReplayForgotten);
+  EXPECT_EQ(receive(read_packet(6, 0x1000 + 6 * kMtu, 2 * kMtu + 1)), DropReason::kReplayForgotten);
+  EXPECT_EQ(answers(), Lines{});
+}
+
+// Copies of all pairs are no more answers to be sent than one of the whole.
+TEST_F(RcReplayTest, PairsAskedForAgainAreOneAnswer) {
+  open(1);
+  for (const auto expected : {DropReason::kNone, DropReason::kDuplicate})
+    for (uint32_t psn = 0; psn < 200; psn += 2) {
+      EXPECT_EQ(receive(read_packet(psn, 0x1000 + psn * kMtu, 2 * kMtu)), expected);
+      if (expected == DropReason::kNone) {
+        EXPECT_EQ(answers().size(), 2u);
+      }
+    }
+  EXPECT_EQ(answers().size(), 200u);
+}
+
+// What the responder takes for one may begin in the middle of a READ: so one more is remembered.
+TEST_F(RcReplayTest, LongReadsInPairsAreNeverMoreThanWereGranted) {
+  open(1);
+  constexpr uint32_t kPackets = kLongestEven / kMtu * 3 / 4;
+  for (uint32_t read = 0; read < 7; ++read) {
+    const uint32_t begin = read * kPackets;
+    for (const auto expected : {DropReason::kNone, DropReason::kDuplicate}) {
+      for (uint32_t psn = begin; psn < begin + kPackets; psn += 2)
+        ASSERT_EQ(receive(read_packet(psn, 0x1000 + psn * kMtu, 2 * kMtu)), expected);
+      ASSERT_EQ(answers().size(), kPackets);
+    }
+  }
 }
 
 TEST_F(RcReplayTest, ARegionThatGoesAwayEndsTheReadThere) {

@@ -142,7 +142,7 @@ TEST_F(RcRequesterTest, AReadIsAskedForAgainInPartsOrWhole) {
 // Each packet a message: all of one length, but the last. What was posted before goes as it began.
 TEST_F(RcRequesterTest, AWriteIsEvenWhereThePeerMayHaveItSo) {
   open(usual());
-  requester_->set_even_writes(true);
+  requester_->set_even(true);
   write(3 * kMtu);
   EXPECT_EQ(sent().front(), "WriteFirst 0 @1000+768 256B") << "may we write there?";
   write(2 * kMtu);
@@ -161,7 +161,7 @@ TEST_F(RcRequesterTest, AWriteIsEvenWhereThePeerMayHaveItSo) {
 // refused as a whole.
 TEST_F(RcRequesterTest, AWriteWithImmediateALongOneOrOneBeyondTheKnownIsNeverEven) {
   open(usual());
-  requester_->set_even_writes(true);
+  requester_->set_even(true);
   const auto first_of = [&](Request request) {
     request.kind = Request::Kind::kWrite;
     requester_->post(request);
@@ -181,6 +181,141 @@ TEST_F(RcRequesterTest, AWriteWithImmediateALongOneOrOneBeyondTheKnownIsNeverEve
   EXPECT_EQ(first_of({.key = 7, .address = 0xfff, .length = 2 * kMtu}), "WriteFirst");
   EXPECT_EQ(first_of({.key = 8, .address = 0x1000, .length = 2 * kMtu}), "WriteFirst");
   EXPECT_EQ(first_of({.key = 7, .address = 0xfff, .length = kLong}), "WriteOnly");
+}
+
+// Answers of one length: to a peer that knows pairs, from where it has let us read before.
+class RcPairsTest : public RcRequesterTest {
+ protected:
+  void open(RcRequesterConfig config = usual()) {
+    RcRequesterTest::open(config);
+    requester_->set_even(true);
+    read(30 * kMtu);
+    for (int turns = 0; !requester_->idle() && turns < 100; ++turns) answer_all(sent());
+    ASSERT_TRUE(requester_->idle());
+    (void)ended();
+    (void)scattered();
+    first_ = requester_->next_psn().since(kFirst);
+  }
+  // Of the requests that were just sent, each as a READ of its own.
+  void answer_all(const Lines& requests) {
+    for (const auto& line : requests) {
+      unsigned psn = 0;
+      unsigned length = 0;
+      ASSERT_EQ(sscanf(line.c_str(), "ReadRequest %u ack @%*x+%u", &psn, &length), 2) << line;
+      const uint32_t packets = (length + kMtu - 1) / kMtu;
+      for (uint32_t i = 0; i < packets; ++i)
+        ASSERT_EQ(answer(psn + i, i == 0, i + 1 == packets, std::min(length - i * kMtu, kMtu)),
+                  DropReason::kNone);
+    }
+  }
+  DropReason answer(uint32_t psn, bool first, bool last, size_t bytes = kMtu) {
+    using enum roce::Operation;
+    return receive(response_packet(first && last ? kReadResponseOnly
+                                   : first       ? kReadResponseFirst
+                                   : last        ? kReadResponseLast
+                                                 : kReadResponseMiddle,
+                                   psn, bytes));
+  }
+  // A request of so many packets from the READ's `index`th.
+  [[nodiscard]] std::string request(uint32_t index, uint32_t bytes) const {
+    return fmt::format("ReadRequest {} ack @{:x}+{}", first_ + index, 0x1000 + index * kMtu, bytes);
+  }
+  uint32_t first_ = 0;  // PSN of the next READ
+};
+
+TEST_F(RcPairsTest, AReadIsAskedForInPairs) {
+  open();
+  read(6 * kMtu + 4);
+  const Lines asked = sent();
+  EXPECT_EQ(asked, (Lines{request(0, 512), request(2, 512), request(4, 512), request(6, 4)}));
+  answer_all(asked);
+  EXPECT_EQ(ended(), Lines{"1"});
+  EXPECT_EQ(scattered().size(), 7u);
+  read(2 * kMtu);
+  EXPECT_EQ(sent().size(), 1u) << "too short to gain anything";
+}
+
+TEST_F(RcPairsTest, ARefusalIsOfTheWhole) {
+  open();
+  const auto asked = [&](uint32_t key, uint64_t address) {
+    requester_->post({.kind = Request::Kind::kRead, .key = key, .address = address, .length = 4 * kMtu});
+    return sent().size();
+  };
+  EXPECT_EQ(asked(7, 0x1000 + 26 * kMtu), 2u);
+  EXPECT_EQ(asked(7, 0x1000 + 27 * kMtu), 1u) << "more than was read before";
+  EXPECT_EQ(asked(8, 0x1000), 1u);
+}
+
+TEST_F(RcPairsTest, AllOfAReadIsOneOfThoseWhichAreGranted) {
+  auto config = usual();
+  config.fetches = 1;
+  open(config);
+  read(8 * kMtu);
+  read(8 * kMtu);
+  const Lines asked = sent();
+  EXPECT_EQ(asked.size(), 4u);
+  answer_all(asked);
+  EXPECT_EQ(sent().size(), 4u);
+}
+
+TEST_F(RcPairsTest, TheWindowLeavesPairsWhole) {
+  auto config = usual();
+  config.fetches = 1;
+  config.window_bytes = 9 * (kMtu + Window::kPacketOverhead);
+  open(config);
+  read(12 * kMtu);
+  EXPECT_EQ(sent(), (Lines{request(0, 512), request(2, 512), request(4, 512), request(6, 512)}));
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(answer(first_ + i, i % 2 == 0, i % 2 == 1), DropReason::kNone);
+  EXPECT_EQ(sent(), (Lines{request(8, 512), request(10, 512)})) << "still the same one of the granted";
+}
+
+TEST_F(RcPairsTest, WhatIsLostIsAskedForAgainFromWithinAPair) {
+  open();
+  read(8 * kMtu);
+  EXPECT_EQ(sent().size(), 4u);
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(answer(first_ + i, i % 2 == 0, i % 2 == 1), DropReason::kNone);
+  EXPECT_EQ(answer(first_ + 4, true, false), DropReason::kOutOfOrder);
+  const Lines again = sent();
+  EXPECT_EQ(again, (Lines{request(3, 256), request(4, 512), request(6, 512)}));
+  answer_all(again);
+  EXPECT_EQ(ended(), Lines{"1"});
+}
+
+TEST_F(RcPairsTest, AfterATimeoutOnePairFindsOut) {
+  open();
+  read(8 * kMtu);
+  EXPECT_EQ(sent().size(), 4u);
+  ring();
+  EXPECT_EQ(sent(), Lines{request(0, 512)});
+  answer_all({request(0, 512)});
+  EXPECT_EQ(sent().size(), 3u);
+}
+
+TEST_F(RcPairsTest, AnswersThatAreNoPairsEndTheRead) {
+  const auto ends = [&](uint32_t index, bool first, bool last) {
+    open();
+    read(8 * kMtu);
+    (void)sent();
+    for (uint32_t i = 0; i < index; ++i)
+      EXPECT_EQ(answer(first_ + i, i % 2 == 0, i % 2 == 1), DropReason::kNone);
+    EXPECT_EQ(answer(first_ + index, first, last), DropReason::kBadAnswer);
+    EXPECT_EQ(ended(), Lines{fmt::format("1 status {}", static_cast<int>(RequestStatus::kBadResponse))});
+  };
+  ends(0, false, true);
+  ends(2, false, true);
+  ends(2, false, false);
+  ends(2, true, true);
+  ends(3, false, false);
+  ends(3, true, false);
+}
+
+TEST_F(RcPairsTest, NoneGoesToASinkThatHasNoRoom) {
+  open();
+  read(8 * kMtu);
+  sink_.set_ready(false);
+  EXPECT_EQ(sent(), Lines{});
+  sink_.set_ready(true);
+  EXPECT_EQ(sent().size(), 4u);
 }
 
 TEST(GrantedRanges, AKeyIsGoodForWhatLiesBetweenItsParts) {

@@ -110,7 +110,8 @@ TEST(Codec, StepsHeadersToTheNextPacketOfARun) {
                   .psn = {0xfffffe}};
     if (packet.bth.opcode() == kCnpOpcode) continue;
     packet.xrc_srq = 0x040506;
-    packet.reth = {0xfffffffffffff000, 0x11121314, 4096};
+    packet.reth = {0xfffffffffffff000, 0x11121314, 8192};
+    packet.aeth = {0x1f, 0xffffff};
     auto headers = emitted(packet);
     for (int i = 0; i < 3; ++i) {
       step_headers(headers, 4096);
