@@ -16,6 +16,7 @@ namespace {
 // Going back on a NAK or an answer that shows a loss, without progress in between. Then it is the timer's
 // turn, which is slow: somebody who says NAK for ever mustn't keep us busy.
 constexpr unsigned kQuickTries = 8;
+constexpr base::Duration kMostRnrWait = base::milliseconds(10);
 
 // IBA table 45: whatever else an acknowledgement may say is reserved.
 bool known_syndrome(uint8_t code) {
@@ -140,6 +141,14 @@ DropReason RcRequester::on_acknowledge(Instant now, const roce::Packet& packet) 
   return take_credits(packet.aeth);
 }
 
+// What the NAK asks for is the least (IBA 9.7.5.2.8). Who may try for ever asks the less often the longer it
+// has waited: a receiver that doesn't come back costs nobody a processor.
+base::Duration RcRequester::rnr_wait(uint8_t syndrome, Instant now) const {
+  const base::Duration least = rnr_timer(syndrome);
+  if (config_.rnr_retries < kEndlessRnrRetries) return least;
+  return std::max(least, std::min((now - rnr_since_) / 8, kMostRnrWait));
+}
+
 DropReason RcRequester::on_nak(Instant now, const roce::Packet& packet) {
   const uint8_t code = packet.aeth.syndrome;
   const Psn psn = packet.bth.psn;
@@ -152,14 +161,14 @@ DropReason RcRequester::on_nak(Instant now, const roce::Packet& packet) {
   if ((code & syndrome::kKindMask) == syndrome::kRnr) {
     if (rnr_until_ != Instant{} || (rnr_attempts_ > 0 && !resent_)) return DropReason::kStaleAnswer;
     ++counters_.rnr_naks;
-    ++rnr_attempts_;
-    if (config_.rnr_retries < 7 && rnr_attempts_ > config_.rnr_retries) {
+    if (rnr_attempts_++ == 0) rnr_since_ = now;
+    if (config_.rnr_retries < kEndlessRnrRetries && rnr_attempts_ > config_.rnr_retries) {
       fail_head(RequestStatus::kRnrRetryExceeded);
       return DropReason::kNone;
     }
     rewind();
     stalled_since_ = now;  // it lives, it only isn't ready
-    rnr_until_ = now + rnr_timer(code & 0x1f);
+    rnr_until_ = now + rnr_wait(code, now);
     return DropReason::kNone;
   }
   switch (code) {

@@ -13,6 +13,7 @@
 #include "engine/granted_ranges.hpp"
 #include "engine/packet_sink.hpp"
 #include "engine/request.hpp"
+#include "engine/timers.hpp"
 #include "engine/window.hpp"
 
 namespace verbena::engine {
@@ -24,12 +25,12 @@ struct RcRequesterConfig {
   base::Qpn target;
   base::Psn first_psn;
   uint16_t pkey = 0xffff;
-  uint32_t mtu = 1024;              // payload of a full packet
-  uint32_t capacity = 1;            // most requests at a time
-  unsigned fetches = 1;             // READs and atomics under way at a time (max_rd_atomic)
-  base::Duration timeout{};         // zero: never gives up
-  unsigned retries = 7;             // timeouts that are borne before giving up
-  unsigned rnr_retries = 7;         // 7: for ever
+  uint32_t mtu = 1024;       // payload of a full packet
+  uint32_t capacity = 1;     // most requests at a time
+  unsigned fetches = 1;      // READs and atomics under way at a time (max_rd_atomic)
+  base::Duration timeout{};  // zero: never gives up
+  unsigned retries = 7;      // timeouts that are borne before giving up
+  unsigned rnr_retries = kEndlessRnrRetries;
   uint32_t window_bytes = 1 << 20;  // the most that the window may grow to
   uint32_t chance = 1;              // spreads the retries of many requesters
 };
@@ -133,6 +134,7 @@ class RcRequester {
   [[nodiscard]] bool second_try_answered(base::Instant now) const;
   void take_sample(base::Duration sample);
   [[nodiscard]] base::Duration patience() const;
+  [[nodiscard]] base::Duration rnr_wait(uint8_t syndrome, base::Instant now) const;
 
   RcRequesterConfig config_;
   RequesterHost& host_;
@@ -170,11 +172,12 @@ class RcRequester {
   unsigned backoff_ = 0;
   base::Instant rnr_until_{};
   unsigned rnr_attempts_ = 0;
-  bool recovering_ = false;   // went back since the last progress
-  bool timed_out_ = false;    // because nothing came for long
-  unsigned quick_tries_ = 0;  // times that it went back at once since then
-  bool resent_ = false;       // and sent something since
-  bool overtaken_ = false;    // acknowledgements passed the cursor
+  base::Instant rnr_since_{};  // of the first of them
+  bool recovering_ = false;    // went back since the last progress
+  bool timed_out_ = false;     // because nothing came for long
+  unsigned quick_tries_ = 0;   // times that it went back at once since then
+  bool resent_ = false;        // and sent something since
+  bool overtaken_ = false;     // acknowledgements passed the cursor
   base::Instant resent_at_{};
   base::Psn last_answer_;  // of those that came too early
 

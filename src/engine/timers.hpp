@@ -15,6 +15,9 @@ inline constexpr std::array<uint32_t, 32> kRnrTimers{
     256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 }  // namespace detail
 
+// An RNR retry count that stands for no limit.
+inline constexpr unsigned kEndlessRnrRetries = 7;
+
 // The wait an RNR NAK asks for. Only the field's 5 bits count, so any byte off the wire will do.
 [[nodiscard]] constexpr base::Duration rnr_timer(uint8_t code) {
   return base::Duration(int64_t{detail::kRnrTimers[code & 31]} * 10'000);

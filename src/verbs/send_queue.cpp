@@ -308,8 +308,9 @@ void SendQueue::forget_attempts() {
 // meanwhile.
 base::Instant SendQueue::wait_not_ready(base::Instant now, bool& exhausted) {
   if (!std::exchange(waits_for_receive_, true))
-    deadline_ =
-        rules_.rnr_retries < 7 ? now + rules_.rnr_retries * rnr_timer(path_->rnr_timer_code()) : kNever;
+    deadline_ = rules_.rnr_retries < engine::kEndlessRnrRetries
+                    ? now + rules_.rnr_retries * rnr_timer(path_->rnr_timer_code())
+                    : kNever;
   exhausted = now >= deadline_;
   if (!exhausted && !path_->ask_for_receive()) return now;
   attempts_ = 0;

@@ -207,6 +207,31 @@ TEST_F(RcCompleterTest, SevenRnrRetriesAreEndless) {
   EXPECT_FALSE(requester_->failed());
 }
 
+// Half a second of a wait of 10 us each would be 50,000 tries.
+TEST_F(RcCompleterTest, EndlessRnrRetriesComeLessAndLessOften) {
+  open(usual());
+  send(1);
+  const base::Instant begun = now_;
+  int tries = 0;
+  for (; now_ - begun < std::chrono::milliseconds(500); ++tries) {
+    EXPECT_EQ(sent().size(), 1u);
+    EXPECT_EQ(nak(0, syndrome::kRnr | 1), DropReason::kNone);
+    const base::Duration wait = requester_->next_deadline() - now_;
+    EXPECT_GE(wait, rnr_timer(1));
+    EXPECT_LE(wait, std::max(rnr_timer(1), (now_ - begun) / 8));
+    EXPECT_LE(wait, std::chrono::milliseconds(10));
+    ring();
+  }
+  EXPECT_LT(tries, 150);
+  // The next message's receive may be there at once.
+  EXPECT_EQ(sent().size(), 1u);
+  EXPECT_EQ(ack(0), DropReason::kNone);
+  send(1);
+  EXPECT_EQ(sent().size(), 1u);
+  EXPECT_EQ(nak(1, syndrome::kRnr | 1), DropReason::kNone);
+  EXPECT_EQ(requester_->next_deadline(), now_ + rnr_timer(1));
+}
+
 TEST_F(RcCompleterTest, ReadAnswersAreTakenInOrderOnly) {
   open_with_round_trip();
   read(4 * kMtu + 10);
