@@ -9,7 +9,7 @@ packages=(
   ibverbs-utils rdmacm-utils perftest infiniband-diags ucx-utils libfabric-bin python3-pyverbs ibverbs-providers
   fio qperf dapl2-utils libdapl2 librpma-dev
   # what tests use
-  iproute2 procps util-linux pkg-config strace tshark ethtool
+  iproute2 procps util-linux pkg-config strace tshark ethtool python3-scapy
   # what benchmarks use beside perftest and ucx-utils
   python3-matplotlib
 )

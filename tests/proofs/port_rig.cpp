@@ -49,21 +49,19 @@ size_t RigLink::receive(net::Sink& sink, size_t) {
   return handed;
 }
 
+engine::Verdict RigActions::atomic(const engine::AtomicRequest& request, uint64_t& before) {
+  if (request.kind != engine::AtomicKind::kWrite) return model_.atomic(request, before);
+  if (request.address % sizeof request.first != 0) return engine::Verdict::kMisaligned;
+  const iovec bytes{const_cast<uint64_t*>(&request.first), sizeof request.first};
+  return model_.write({request.key, request.address, sizeof request.first}, {&bytes, 1}, engine::Tail::kLast);
+}
+
 RigConnection::RigConnection(Service service, Way way, size_t region_bytes)
     : actions(kKey, kAddress, region_bytes), service_(service), route_(route_of(way)) {
   switch (service) {
     case Service::kRc:
-      responder.emplace(
-          engine::RcResponderConfig{
-              .requester = kPeer, .first_psn = kExpected, .mtu = kMtu, .fetches = 4, .rnr_timer = 9},
-          actions);
-      requester.emplace(engine::RcRequesterConfig{.target = kPeer,
-                                                  .first_psn = kSent,
-                                                  .mtu = kMtu,
-                                                  .capacity = 16,
-                                                  .fetches = 4,
-                                                  .timeout = base::milliseconds(67)},
-                        host);
+    case Service::kXrc:
+      open_reliable();
       break;
     case Service::kUc:
       uc.emplace(engine::UcResponderConfig{.first_psn = kExpected, .mtu = kMtu}, actions);
@@ -72,6 +70,26 @@ RigConnection::RigConnection(Service service, Way way, size_t region_bytes)
       ud.emplace(engine::UdResponderConfig{.qkey = kQkey, .mtu = kMtu}, actions);
       break;
   }
+}
+
+// XRC: initiator and target at once, which no queue pair is; but each has what is its.
+void RigConnection::open_reliable() {
+  if (service_ == Service::kXrc) actions.set_queues(kSharedQueues);
+  responder.emplace(engine::RcResponderConfig{.service = service_,
+                                              .requester = kPeer,
+                                              .first_psn = kExpected,
+                                              .mtu = kMtu,
+                                              .fetches = 4,
+                                              .rnr_timer = 9},
+                    responders_);
+  requester.emplace(engine::RcRequesterConfig{.service = service_,
+                                              .target = kPeer,
+                                              .first_psn = kSent,
+                                              .mtu = kMtu,
+                                              .capacity = 16,
+                                              .fetches = 4,
+                                              .timeout = base::milliseconds(67)},
+                    host);
 }
 
 Drop RigConnection::on_packet(base::Instant now, const roce::Packet& packet, const net::Received&) {

@@ -22,6 +22,8 @@ inline constexpr uint32_t kKey = 0x1234;
 inline constexpr uint64_t kAddress = 0x10000;
 inline constexpr size_t kRegionBytes = 1024;
 inline constexpr uint32_t kQkey = 0x11111111;
+inline constexpr uint32_t kWindow = 0x5678;   // the only key that a SEND may invalidate
+inline constexpr uint32_t kSharedQueues = 3;  // XRC: those from 0 on are there
 inline constexpr base::Slot kSlot{7};
 inline constexpr base::Qpn kOwn = base::Qpn::make(kSlot, 0x0203);
 inline constexpr base::Qpn kPeer{0x050607};
@@ -45,6 +47,56 @@ class RigLink final : public net::Link {
 
   std::deque<net::Received> waiting;  // the bytes are the test's
   std::deque<net::ReceivedRun> runs;  // come after them
+};
+
+// The model's, with a memory window that the peer may invalidate.
+class RigActions final : public engine::ResponderActions {
+ public:
+  explicit RigActions(ModelActions& model) : model_(model) {}
+
+  engine::Verdict aim(uint32_t srq) override { return model_.aim(srq); }
+  engine::Verdict check(const engine::RemoteRange& range, engine::RemoteUse use) override {
+    return model_.check(range, use);
+  }
+  engine::Verdict write(const engine::RemoteRange& range, std::span<const iovec> from,
+                        engine::Tail tail) override {
+    return model_.write(range, from, tail);
+  }
+  engine::Verdict read(const engine::RemoteRange& range, std::span<const iovec> into,
+                       engine::Tail tail) override {
+    return model_.read(range, into, tail);
+  }
+  size_t write_more(const engine::RemoteRange& range, size_t each, engine::Tail tail,
+                    engine::MorePayloads& payloads) override {
+    return model_.write_more(range, each, tail, payloads);
+  }
+  const std::byte* in_place(const engine::RemoteRange& range) override { return model_.in_place(range); }
+  engine::Verdict atomic(const engine::AtomicRequest& request, uint64_t& before) override;
+  engine::Verdict begin_receive(const engine::Arrival& arrival) override {
+    return model_.begin_receive(arrival);
+  }
+  engine::Verdict place(uint64_t offset, std::span<const iovec> from, engine::Tail tail) override {
+    return model_.place(offset, from, tail);
+  }
+  size_t place_more(uint64_t offset, size_t each, engine::MorePayloads& payloads) override {
+    return model_.place_more(offset, each, payloads);
+  }
+  engine::Verdict finish_receive(const engine::Arrival& arrival) override {
+    return may_invalidate(arrival) ? model_.finish_receive(arrival) : engine::Verdict::kNotWindow;
+  }
+  engine::Verdict deliver(const engine::Arrival& arrival, std::span<const iovec> from) override {
+    return may_invalidate(arrival) ? model_.deliver(arrival, from) : engine::Verdict::kNotWindow;
+  }
+  uint32_t credits() override { return model_.credits(); }
+  engine::Verdict fail(engine::Verdict why, bool consumes_receive) override {
+    return model_.fail(why, consumes_receive);
+  }
+
+ private:
+  [[nodiscard]] static bool may_invalidate(const engine::Arrival& arrival) {
+    return !arrival.invalidates || arrival.imm == kWindow;
+  }
+  ModelActions& model_;
 };
 
 class RigConnection final : public wire::Connection {
@@ -73,8 +125,11 @@ class RigConnection final : public wire::Connection {
   KeepingSink answers;
 
  private:
+  void open_reliable();
+
   roce::Service service_;
   net::Route route_;
+  RigActions responders_{actions};
 };
 
 class PortRig {

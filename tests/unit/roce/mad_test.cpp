@@ -1,6 +1,7 @@
 #include "roce/mad.hpp"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include "packets.hpp"
 #include "support/pcap.hpp"
@@ -32,6 +33,75 @@ TEST(Mad, PutsEachFieldInItsPlace) {
   EXPECT_EQ(kHeader, parsed->header);
   ASSERT_EQ(kMadDataBytes, parsed->data.size());
   EXPECT_EQ(std::byte{0xbb}, parsed->data[1]);
+}
+
+template <typename T>
+T any() {
+  return *rc::gen::arbitrary<T>();
+}
+
+MadHeader any_header() {
+  return {.management_class = any<uint8_t>(),
+          .class_version = any<uint8_t>(),
+          .method = any<uint8_t>(),
+          .status = any<uint16_t>(),
+          .class_specific = any<uint16_t>(),
+          .transaction = any<uint64_t>(),
+          .attribute = any<uint16_t>(),
+          .modifier = any<uint32_t>()};
+}
+
+std::vector<std::byte> any_data(size_t most) {
+  std::vector<std::byte> data(*rc::gen::inRange<size_t>(0, most + 1));
+  for (auto& byte : data) byte = std::byte{any<uint8_t>()};
+  return data;
+}
+
+// Whether `all` is `data`, filled up with zeros.
+bool holds(std::span<const std::byte> all, std::span<const std::byte> data) {
+  return std::ranges::equal(all.first(data.size()), data) &&
+         std::ranges::all_of(all.subspan(data.size()), [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+RC_GTEST_PROP(MadProperty, ParseUndoesEmit, ()) {
+  const MadHeader header = any_header();
+  const auto data = any_data(kMadDataBytes);
+  std::array<std::byte, kMadBytes> bytes;
+  bytes.fill(std::byte{0xee});
+  emit_mad({header, data}, bytes);
+  const auto parsed = parse_mad(bytes);
+  RC_ASSERT(parsed.has_value());
+  RC_ASSERT(parsed->header == header);
+  RC_ASSERT(parsed->data.size() == kMadDataBytes);
+  RC_ASSERT(holds(parsed->data, data));
+}
+
+RC_GTEST_PROP(MadProperty, ParseUndoesEmitOfVerbenasOwn, ()) {
+  MadHeader header = any_header();
+  const auto data = any_data(kVendorDataBytes);
+  std::array<std::byte, kMadBytes> bytes;
+  bytes.fill(std::byte{0xee});
+  emit_verbena_mad(header, data, bytes);
+  const auto parsed = parse_mad(bytes);
+  RC_ASSERT(parsed.has_value());
+  header.management_class = mad_class::kVerbena;
+  RC_ASSERT(parsed->header == header);
+  RC_ASSERT(verbena_data(*parsed).size() == kVendorDataBytes);
+  RC_ASSERT(holds(verbena_data(*parsed), data));
+}
+
+// Any bytes of the right length and version come out again, but for the two that are reserved.
+RC_GTEST_PROP(MadProperty, EmitUndoesParse, ()) {
+  constexpr size_t kReservedAt = 18;
+  std::array<std::byte, kMadBytes> bytes;
+  for (auto& byte : bytes) byte = std::byte{any<uint8_t>()};
+  bytes[0] = std::byte{1};
+  const auto parsed = parse_mad(bytes);
+  RC_ASSERT(parsed.has_value());
+  std::array<std::byte, kMadBytes> again;
+  emit_mad(*parsed, again);
+  bytes[kReservedAt] = bytes[kReservedAt + 1] = std::byte{0};
+  RC_ASSERT(again == bytes);
 }
 
 TEST(Mad, RefusesOtherLengthsAndVersions) {

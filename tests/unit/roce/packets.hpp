@@ -20,8 +20,8 @@ inline std::vector<std::byte> bytes_of(std::initializer_list<unsigned> values) {
 }
 
 inline bool same(const Packet& a, const Packet& b) {
-  return a.bth == b.bth && a.reth == b.reth && a.atomic == b.atomic && a.aeth == b.aeth &&
-         a.atomic_before == b.atomic_before && a.deth == b.deth && a.imm == b.imm &&
+  return a.bth == b.bth && a.xrc_srq == b.xrc_srq && a.reth == b.reth && a.atomic == b.atomic &&
+         a.aeth == b.aeth && a.atomic_before == b.atomic_before && a.deth == b.deth && a.imm == b.imm &&
          a.invalidate_key == b.invalidate_key && std::ranges::equal(a.payload, b.payload);
 }
 
