@@ -1,4 +1,4 @@
-// A lock for the hot path: one compare-and-swap when nobody contends, the kernel when somebody does.
+// A lock for the hot path: one atomic instruction when nobody contends, the kernel when somebody does.
 #pragma once
 
 #include <atomic>
@@ -10,9 +10,7 @@ namespace verbena::base {
 class Lock {
  public:
   void lock() {
-    uint32_t free = kFree;
-    if (!word_.compare_exchange_strong(free, kHeld, std::memory_order_acquire, std::memory_order_relaxed))
-      lock_contended();
+    if (!try_lock()) lock_contended();
   }
   bool try_lock() {
     uint32_t free = kFree;
@@ -20,28 +18,25 @@ class Lock {
   }
   // At this moment, by whomever.
   [[nodiscard]] bool held() const { return word_.load(std::memory_order_relaxed) != kFree; }
+  // A plain store. Who goes to sleep between our look and it isn't woken, and sleeps for a nap, 1 ms. After
+  // it the lock may be gone, so it is looked at no more.
   void unlock() {
-    if (word_.exchange(kFree, std::memory_order_release) == kContended) word_.notify_one();
+    const bool wake = sleepers_.load(std::memory_order_relaxed) != 0;
+    word_.store(kFree, std::memory_order_release);
+    if (wake) [[unlikely]]
+      wake_one(word_);
   }
 
  private:
   static constexpr uint32_t kFree = 0;
   static constexpr uint32_t kHeld = 1;
-  static constexpr uint32_t kContended = 2;  // held, and somebody may sleep
 
-  void lock_contended() {
-    // Holders copy a few KiB at most: a short spin usually sees the end of it.
-    for (int i = 0; i < 200; ++i) {
-      if (word_.load(std::memory_order_relaxed) == kFree && try_lock()) return;
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
-    }
-    while (word_.exchange(kContended, std::memory_order_acquire) != kFree)
-      word_.wait(kContended, std::memory_order_relaxed);
-  }
+  void lock_contended();
+  [[nodiscard]] bool spin();
+  static void wake_one(const std::atomic<uint32_t>& word);
 
   std::atomic<uint32_t> word_ = kFree;
+  std::atomic<uint32_t> sleepers_ = 0;
 };
 
 }  // namespace verbena::base

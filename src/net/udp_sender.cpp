@@ -81,6 +81,8 @@ class Message {
 
   // 0, or why not.
   int send(int fd, std::span<const std::byte> bytes) {
+    if (header_.msg_controllen == 0)
+      return send_bytes(fd, bytes, header_.msg_name, header_.msg_namelen) >= 0 ? 0 : errno;
     part_ = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     return send_message(fd, header_) >= 0 ? 0 : errno;
   }
@@ -105,6 +107,8 @@ class Message {
   // Pktinfo, traffic class, hop limit, segment size.
   alignas(cmsghdr) std::byte control_[CMSG_SPACE(sizeof(in6_pktinfo)) + 3 * CMSG_SPACE(sizeof(int))]{};
 };
+
+bool cut_into(int fd, int bytes) { return set_option(fd, IPPROTO_UDP, UDP_SEGMENT, bytes); }
 
 // RoCEv2 asks for source ports from 0xC000 on (annex A17.9.2); should none be free, any will do.
 bool bind_high(int fd, sockaddr_in6& own, socklen_t length) {
@@ -168,6 +172,15 @@ UdpSender::Socket UdpSender::make_socket(const Route& route, const Address& sour
   return {base::GuardedFd(base::high(std::move(fd))), port, source};
 }
 
+// Whether the socket cuts such runs by itself, as it does from some on that are alike.
+bool UdpSender::Cutting::fits(int fd, uint16_t segment_bytes) {
+  constexpr unsigned kAlike = 16;
+  alike = segment_bytes == last ? alike + 1 : 0;
+  last = segment_bytes;
+  if (bytes != segment_bytes && alike == kAlike && cut_into(fd, segment_bytes)) bytes = segment_bytes;
+  return bytes == segment_bytes;
+}
+
 bool UdpSender::send(const Run& run) {
   Socket& socket = socket_for(run.route);
   if (socket.port == 0) {
@@ -179,10 +192,21 @@ bool UdpSender::send(const Run& run) {
     ++counters_.closed;
     return false;
   }
-  const size_t packets = run.packets();
-  if (packets == 1) return send_each(socket, fd, run);
+  int error = try_to_send(socket, fd, run);
+  // Some kernels refuse even lone packets by a socket that cuts where the device can't checksum.
+  if ((error == EIO || error == EINVAL) && socket.cutting.bytes != 0 && cut_into(fd, 0)) {
+    socket.cutting = {};
+    error = try_to_send(socket, fd, run);
+  }
+  if (error != 0) count_failure(error);
+  return error == 0;
+}
+
+// 0, or why not.
+int UdpSender::try_to_send(Socket& socket, int fd, const Run& run) {
+  if (run.packets() == 1) return send_each(socket, fd, run);
   Message message(run.route, socket.source);
-  message.segment(run.segment_bytes);
+  if (!socket.cutting.fits(fd, run.segment_bytes)) message.segment(run.segment_bytes);
   const int error = message.send(fd, run.bytes);
   // EIO: the device can't checksum; EINVAL: too long, too many, or an old kernel. One by one, then: a
   // recognised peer takes an ICRC made with any segment's ID for a plain datagram, too.
@@ -190,28 +214,23 @@ bool UdpSender::send(const Run& run) {
     ++counters_.split_runs;
     return send_each(socket, fd, run);
   }
-  if (error != 0) {
-    count_failure(error);
-    return false;
-  }
+  if (error != 0) return error;
   ++counters_.segmented_runs;
-  counters_.packets += packets;
+  counters_.packets += run.packets();
   counters_.bytes += run.bytes.size();
-  return true;
+  return 0;
 }
 
-bool UdpSender::send_each(const Socket& socket, int fd, const Run& run) {
+int UdpSender::send_each(const Socket& socket, int fd, const Run& run) {
   Message message(run.route, socket.source);
+  if (socket.cutting.bytes != 0 && run.packet(0).size() > socket.cutting.bytes) message.segment(0);
   for (size_t i = 0; i < run.packets(); ++i) {
     const auto packet = run.packet(i);
-    if (const int error = message.send(fd, packet); error != 0) {
-      count_failure(error);
-      return false;
-    }
+    if (const int error = message.send(fd, packet); error != 0) return error;
     ++counters_.packets;
     counters_.bytes += packet.size();
   }
-  return true;
+  return 0;
 }
 
 void UdpSender::count_failure(int error) {

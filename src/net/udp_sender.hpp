@@ -38,10 +38,20 @@ class UdpSender {
   [[nodiscard]] const UdpSendCounters& counters() const { return counters_; }
 
  private:
+  // Where runs have packets of one length again and again, the socket cuts what is longer by itself, and
+  // messages needn't say so: 0.15 us less each.
+  struct Cutting {
+    uint16_t bytes = 0;  // what it is cut into; 0: it isn't
+    uint16_t last = 0;   // the last run's packets
+    unsigned alike = 0;  // runs with such packets, one behind the other
+
+    [[nodiscard]] bool fits(int fd, uint16_t segment_bytes);
+  };
   struct Socket {
     base::GuardedFd fd;
     uint16_t port = 0;  // 0: not made yet
     Address source;     // what it is bound to; unspecified: to none, so each message says it
+    Cutting cutting{};
   };
   // One for the first source that comes along, bound to it, so that messages needn't say it: 0.2 us less
   // each. It sends from no other, where its port may be somebody else's; one bound to none serves those.
@@ -52,7 +62,8 @@ class UdpSender {
 
   Socket& socket_for(const Route& route);
   [[nodiscard]] Socket make_socket(const Route& route, const Address& source) const;
-  bool send_each(const Socket& socket, int fd, const Run& run);
+  [[nodiscard]] int try_to_send(Socket& socket, int fd, const Run& run);
+  [[nodiscard]] int send_each(const Socket& socket, int fd, const Run& run);
   void count_failure(int error);
 
   int buffer_bytes_;

@@ -44,6 +44,7 @@ class AccessBurst {
  private:
   class Held {
    public:
+    Held() {}  // not constexpr: the compiler would clear all of it, for nothing
     [[nodiscard]] std::byte* find(const Side& side, const KeyUse& use, Access access);
     void forget() {
       guard_.reset();

@@ -158,7 +158,8 @@ bool CompletionQueue::take_record(Source& source, ibv_wc& completion, Failures& 
       queue_pair && queue_pair->receives_at(*this, source.ring.slot)) {
     completed = queue_pair->on_record(taken, source.ring.slot, completion, failed);
     // One that is being destroyed needs no conclusion.
-    if (auto held = queue_pair->weak_from_this().lock(); failed && held) failures.push_back(std::move(held));
+    if (failed) [[unlikely]]
+      if (auto held = queue_pair->weak_from_this().lock()) failures.push_back(std::move(held));
   }
   source.consumer.release();
   return completed;

@@ -347,7 +347,7 @@ void SendQueue::complete(const SendRequest& request, ibv_wc_status status, engin
   completion.byte_len = is_atomic(request.opcode) ? 8 : static_cast<uint32_t>(request.length);
   if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR)
     explain_send_failure(*owner_, request, status, why);
-  unpolled_.fetch_add(1, std::memory_order_relaxed);
+  ++completed_;
   completions_->push(completion, false);
 }
 
@@ -393,7 +393,8 @@ void SendQueue::resume() {
 void SendQueue::clear() {
   const std::lock_guard lock(lock_);
   head_ = next_ = tail_ = 0;
-  unpolled_.store(0, std::memory_order_relaxed);
+  completed_ = 0;
+  polled_.store(0, std::memory_order_relaxed);
   progress_ = {};
   forget_attempts();
 }

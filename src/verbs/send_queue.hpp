@@ -61,7 +61,8 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   [[nodiscard]] CompletionQueue& completions() { return *completions_; }
   // A completion of it was polled: its place is free for another request. Whoever posts until ENOMEM can't
   // overflow a completion queue that is as deep as the queues that complete into it.
-  void polled() { unpolled_.fetch_sub(1, std::memory_order_relaxed); }
+  // With the lock of that queue held.
+  void polled() { polled_.store(polled_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // The queue pair is being destroyed: go_on does nothing any more.
   void close();
 
@@ -94,7 +95,7 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   [[nodiscard]] static size_t stride(const SendLimits& limits);
   [[nodiscard]] Stored* at(uint32_t number);
   [[nodiscard]] uint32_t outstanding() const {
-    return tail_ - head_ + unpolled_.load(std::memory_order_relaxed);
+    return tail_ - head_ + completed_ - polled_.load(std::memory_order_relaxed);
   }
   // All of them could be posted now; else as post(). With the lock held.
   [[nodiscard]] int check_all(ibv_send_wr* requests, ibv_send_wr** bad, ibv_mw_type windows);
@@ -140,7 +141,8 @@ class SendQueue final : public Pending, public std::enable_shared_from_this<Send
   uint32_t head_ = 0;
   uint32_t next_ = 0;  // pipelined: the first that the path hasn't taken
   uint32_t tail_ = 0;
-  std::atomic<uint32_t> unpolled_ = 0;  // completions that the program hasn't polled
+  uint32_t completed_ = 0;            // completions in all
+  std::atomic<uint32_t> polled_ = 0;  // of them by the program, in all
   SendProgress progress_;
   unsigned attempts_ = 0;     // timeouts of the request at the head
   base::Instant deadline_{};  // of the wait that is on; 0: none

@@ -21,7 +21,7 @@ class PipelinedPath : public verbs::SendPath, public Connection {
   void pass_over() override { requests_.pass_over(); }
   // From here on packets come.
   void serve(const std::shared_ptr<verbs::SendQueue>& queue) override {
-    requests_.serve(queue);
+    requests_.serve(*queue);
     served_ = true;
     port_->add(*this);
   }

@@ -54,8 +54,7 @@ void Port::remove(Connection& connection) {
   std::erase(dirty_, &connection);
   if (std::erase(owing_, &connection) != 0) {
     connection.acknowledge(base::now());
-    const std::lock_guard sending(sending_);
-    transmitter_.flush();
+    send_what_waits();
   }
   count_.fetch_sub(1);
 }
@@ -102,8 +101,7 @@ void Port::acknowledge_all() {
   const std::unique_lock lock(receiving_, std::try_to_lock);
   if (!lock) return;  // somebody drives, and may be this very thread: an ending program doesn't wait
   pay(owing_, base::now());
-  const std::lock_guard sending(sending_);
-  transmitter_.flush();
+  send_what_waits();
 }
 
 bool Port::drive(base::Instant now, Driver driver) {
@@ -148,8 +146,14 @@ void Port::send_due(base::Instant now, Driver driver) {
   run_scheduled(now);
   may_put_off_ = false;
   if (now >= acquaintances_.next_due()) greet(now);
+  send_what_waits();
+}
+
+void Port::send_what_waits() {
+  if (!unsent_.load(std::memory_order_relaxed)) return;
   const std::lock_guard sending(sending_);
   transmitter_.flush();
+  unsent_.store(false, std::memory_order_relaxed);
 }
 
 bool Port::conclude_failures() {
@@ -214,6 +218,7 @@ void Port::send_greeting(const roce::Greeting& greeting, base::Qpn to, const net
   const auto space = transmitter_.space(roce::kGreetingBytes + roce::kIcrcBytes);
   roce::emit_greeting(greeting, to, space.first<roce::kGreetingBytes>());
   transmitter_.commit(route, roce::kGreetingBytes + roce::kIcrcBytes);
+  unsent_.store(true, std::memory_order_relaxed);
 }
 
 void Port::schedule(Connection& connection, base::Instant due, base::Instant now) {
@@ -250,6 +255,7 @@ base::Instant Port::next_due() {
 }
 
 void Port::run_scheduled(base::Instant now) {
+  if (scheduled_.load(std::memory_order_relaxed) > now.ns) return;
   due_.clear();
   {
     const std::lock_guard lock(schedule_lock_);

@@ -171,6 +171,9 @@ class Port final : public verbs::Wire, private net::Sink {
           lock_(port.sending_) {
       route_.recognised = recognised;
     }
+    ~Sending() {
+      if (waiting() > 0) port_.unsent_.store(true, std::memory_order_relaxed);
+    }
     [[nodiscard]] bool ready() override { return !paced_ || port_.pacing_.open(route_, now_); }
     // Has the connection called when it may go on, after it stopped because of ready().
     void await_turn(Connection& connection);
@@ -262,6 +265,7 @@ class Port final : public verbs::Wire, private net::Sink {
   void send_greeting(const roce::Greeting& greeting, base::Qpn to, const net::Route& route);
   void run_scheduled(base::Instant now);
   void pay(std::vector<Connection*>& owing, base::Instant now);
+  void send_what_waits();
   void publish_counters(base::Instant now);
 
   // No queue pair has index 0: it is the port's own.
@@ -305,6 +309,7 @@ class Port final : public verbs::Wire, private net::Sink {
 
   base::Lock sending_;
   net::Transmitter transmitter_;
+  std::atomic<bool> unsent_ = false;  // something may wait there
   Pacing pacing_;
   Lanes lanes_;  // its boxes under the receiving lock
 

@@ -85,10 +85,9 @@ Request request_of(const SendRequest& from) {
   return request;
 }
 
-std::shared_ptr<verbs::SendQueue> QueueRequests::begin() {
-  auto queue = queue_.lock();
-  first_ = queue ? queue->next_number() : 0;
-  return queue;
+verbs::SendQueue* QueueRequests::begin() {
+  first_ = queue_ != nullptr ? queue_->next_number() : 0;
+  return queue_;
 }
 
 bool QueueRequests::readable(const SendRequest& request) const {
@@ -115,7 +114,7 @@ std::byte* QueueRequests::in_burst(const SendRequest& request, uint64_t offset, 
 }
 
 bool QueueRequests::gather(uint32_t number, uint64_t offset, std::span<std::byte> into) {
-  const SendRequest& request = locked_->request(first_ + number);
+  const SendRequest& request = queue_->request(first_ + number);
   if (request.inline_data != nullptr) {  // ours
     std::memcpy(into.data(), request.inline_data + offset, into.size());
     return true;
@@ -133,12 +132,12 @@ bool QueueRequests::gather(uint32_t number, uint64_t offset, std::span<std::byte
 }
 
 const std::byte* QueueRequests::in_place(uint32_t number, uint64_t offset, size_t length) {
-  return in_burst(locked_->request(first_ + number), offset, length, verbs::Access::kRead);
+  return in_burst(queue_->request(first_ + number), offset, length, verbs::Access::kRead);
 }
 
 bool QueueRequests::scatter(uint32_t number, uint64_t offset, std::span<const std::byte> from,
                             engine::Tail tail) {
-  const SendRequest& request = locked_->request(first_ + number);
+  const SendRequest& request = queue_->request(first_ + number);
   if (auto* memory = in_burst(request, offset, from.size(), verbs::Access::kWrite)) {
     verbs::copy_in_order(memory, from.data(), from.size(), tail);
     return true;
@@ -154,12 +153,12 @@ bool QueueRequests::scatter(uint32_t number, uint64_t offset, std::span<const st
 size_t QueueRequests::scatter_more(uint32_t number, uint64_t offset, size_t each, size_t most,
                                    engine::MorePayloads& payloads) {
   most = std::min(most, payloads.most());
-  auto* memory = in_burst(locked_->request(first_ + number), offset, most * each, verbs::Access::kWrite);
+  auto* memory = in_burst(queue_->request(first_ + number), offset, most * each, verbs::Access::kWrite);
   return memory == nullptr ? 0 : verbs::copy_payloads(memory, each, most, engine::Tail::kAnyOrder, payloads);
 }
 
 void QueueRequests::ended(uint32_t, RequestStatus status) {
-  if (const auto queue = queue_.lock()) queue->ended(status_of(status), Verdict::kDone);
+  queue_->ended(status_of(status), Verdict::kDone);
 }
 
 }  // namespace verbena::wire

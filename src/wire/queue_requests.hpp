@@ -22,16 +22,14 @@ class QueueRequests final : public engine::RequesterHost {
   QueueRequests(verbs::Process& process, std::shared_ptr<verbs::QueueOwner> self, uint32_t domain)
       : process_(process), self_(std::move(self)), domain_(domain) {}
 
-  void serve(const std::shared_ptr<verbs::SendQueue>& queue) {
-    queue_ = queue;
-    locked_ = queue.get();
-  }
+  // It outlives us: a queue pair ends its path before its queues.
+  void serve(verbs::SendQueue& queue) { queue_ = &queue; }
   // A new requester, which counts from 0, begins with the first request that isn't handed over.
-  std::shared_ptr<verbs::SendQueue> begin();
+  verbs::SendQueue* begin();
   // The send queue has carried one out by itself, and none of the requester's is under way.
   void pass_over() { ++first_; }
-  // Null: the queue pair is being destroyed.
-  [[nodiscard]] std::shared_ptr<verbs::SendQueue> queue() const { return queue_.lock(); }
+  // Null: nothing is served yet. Whoever looks is inside the port, which lets no path go meanwhile.
+  [[nodiscard]] verbs::SendQueue* queue() const { return queue_; }
   // Nothing of a request that can't be whole is sent.
   [[nodiscard]] bool readable(const verbs::SendRequest& request) const;
   [[nodiscard]] static verbs::SendOutcome unreadable() {
@@ -55,10 +53,9 @@ class QueueRequests final : public engine::RequesterHost {
   verbs::Process& process_;
   std::shared_ptr<verbs::QueueOwner> self_;
   uint32_t domain_;
-  std::weak_ptr<verbs::SendQueue> queue_;
+  verbs::SendQueue* queue_ = nullptr;
   std::function<bool()> other_path_;
-  verbs::SendQueue* locked_ = nullptr;  // the same, for those who hold its lock, and so know that it is there
-  uint32_t first_ = 0;                  // the queue's number of what is the requester's request 0
+  uint32_t first_ = 0;  // the queue's number of what is the requester's request 0
 };
 
 }  // namespace verbena::wire

@@ -91,7 +91,7 @@ void RcConnection::push() {
   if (answering_.load(std::memory_order_relaxed)) return;
   // Before this message: one alone is no crowd, however long.
   const int64_t under_way = port_->under_way();
-  send_requests(now, sending);
+  const bool more = emit_requests(sending);
   // Where much is under way, by this queue pair or by all together, nobody gains by sending each short
   // message at once; together they cost one system call. The next post or poll sends them at the latest, or
   // the helper.
@@ -100,10 +100,16 @@ void RcConnection::push() {
     port_->schedule(*this, now, now);
   else
     sending.flush();
+  note_progress(now, more);  // what is under way needn't wait for it
 }
 
 void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
-  if (!requester_ || stopped_) return;
+  note_progress(now, emit_requests(sending));
+}
+
+// True: there is more to be sent than a turn allows.
+bool RcConnection::emit_requests(Port::Sending& sending) {
+  if (!requester_ || stopped_) return false;
   requester_->set_whole_replays(!recognised());
   requester_->set_even(recognised());
   const bool carries = owed_ && has_unsent();
@@ -111,6 +117,11 @@ void RcConnection::send_requests(base::Instant now, Port::Sending& sending) {
   const bool more = sending.send_from(*requester_);
   // Behind others' answers the acknowledgement wouldn't be taken first.
   if (carries) sending.flush();
+  return more;
+}
+
+void RcConnection::note_progress(base::Instant now, bool more) {
+  if (!requester_ || stopped_) return;
   // A deadline that has passed is the timers' business as well: they may be put off.
   port_->schedule(*this, more ? now : std::max(requester_->next_deadline(), now + base::Duration(1)), now);
   port_->account(requester_->counters(), told_);

@@ -40,6 +40,8 @@ class RcConnection final : public ConnectedPath {
 
  private:
   void send_requests(base::Instant now, Port::Sending& sending);
+  [[nodiscard]] bool emit_requests(Port::Sending& sending);
+  void note_progress(base::Instant now, bool more);
   void tell_under_way(uint32_t packets);
   void send_answers(base::Instant now);
   void send_answers(base::Instant now, Port::Sending& sending);

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -104,6 +106,27 @@ TEST(Lock, LosesNoWakeWhenHoldersSleepInside) {
       });
   }
   EXPECT_EQ(200u, through);
+}
+
+// Whoever gets it may end what it lies in, while the one before is still on its way out of unlock(). Under
+// AddressSanitizer a late look at it is found.
+TEST(Lock, MayBeGoneOnceAnotherHasHadIt) {
+  for (int turn = 0; turn < 2'000; ++turn) {
+    auto lock = std::make_unique<Lock>();
+    lock->lock();
+    std::atomic<bool> waits = false;
+    std::jthread heir([&] {
+      waits.store(true);
+      lock->lock();
+      lock->unlock();
+      lock.reset();
+    });
+    while (!waits.load()) {
+    }
+    if (turn % 64 == 0) std::this_thread::sleep_for(milliseconds(2));  // it sleeps in the kernel
+    Lock& before = *lock;
+    before.unlock();
+  }
 }
 
 }  // namespace

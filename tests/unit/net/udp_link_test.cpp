@@ -94,6 +94,42 @@ TEST_P(Families, RunsArriveAsTheyWereSent) {
   EXPECT_EQ(0u, one_->sent().split_runs);
 }
 
+// After some runs of packets of one length the socket cuts by itself. What comes then may be as long as it
+// likes.
+TEST_P(Families, OtherLengthsBehindManyRunsOfOneLength) {
+  struct Sent {
+    uint32_t packets;
+    size_t bytes;
+  };
+  const std::vector<Sent> others{{1, 64},    {1, 1'000}, {1, 1'004},  {1, 4'000}, {3, 500},  {3, 1'400},
+                                 {2, 1'000}, {1, 4'000}, {40, 1'000}, {1, 1'000}, {1, 2'000}};
+  std::vector<Sent> all(40, {3, 1'000});
+  all.insert(all.end(), others.begin(), others.end());
+  all.insert(all.end(), 40, {2, 600});
+  all.insert(all.end(), others.begin(), others.end());
+
+  Transmitter transmitter(*one_);
+  Keeper keeper;
+  std::vector<size_t> sizes;
+  size_t runs = 0;
+  for (const auto& [packets, bytes] : all) {
+    for (uint32_t i = 0; i < packets; ++i) {
+      transmit(transmitter, to(2), packet_of(2, static_cast<uint32_t>(sizes.size()), bytes));
+      sizes.push_back(bytes);
+    }
+    transmitter.flush();
+    runs += packets > 1;
+    ASSERT_TRUE(keeper.take(*two_, sizes.size()));
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    EXPECT_EQ(body(packet_of(2, static_cast<uint32_t>(i), sizes[i])), body(keeper.kept[i].bytes)) << i;
+    EXPECT_TRUE(keeper.icrc_fits(i)) << i;
+  }
+  EXPECT_EQ(runs, one_->sent().segmented_runs);
+  EXPECT_EQ(runs, two_->received().merged);
+  EXPECT_EQ(0u, one_->sent().split_runs);
+}
+
 TEST_P(Families, TheLargestRunPasses) {
   Transmitter transmitter(*one_);
   for (uint32_t i = 0; i < 65; ++i) transmit(transmitter, to(2), packet_of(2, i, 1'012));

@@ -53,6 +53,12 @@ class Wire : public testing::Test {
     }
   }
 
+  void expect_arrived_in_twos(uint32_t times) {
+    Keeper keeper;
+    ASSERT_TRUE(keeper.take(*there_, 2 * times));
+    for (uint32_t i = 0; i < keeper.kept.size(); ++i) EXPECT_TRUE(keeper.icrc_fits(i)) << i;
+  }
+
   std::unique_ptr<OtherHost> host_;
   SteeredGroup ours_, theirs_;
   std::unique_ptr<UdpLink> here_, there_;
@@ -196,6 +202,22 @@ TEST_F(Wire, ADeviceWithoutChecksumsGetsTheRunAllTheSame) {
   for (const Route& route : {route4(), route6()}) {
     send(route, 30, 1'000);
     expect_arrived(route, 30, 1'000);
+  }
+}
+
+// By then the sockets cut by themselves.
+TEST_F(Wire, ADeviceThatHasChecksumsNoMoreGetsRunsAndLonePacketsAllTheSame) {
+  for (const Route& route : {route4(), route6()}) {
+    for (int i = 0; i < 40; ++i) send(route, 2, 1'000);
+    expect_arrived_in_twos(40);
+    set_feature("here", "tx-checksum-ip-generic", false);
+    for (const uint32_t packets : {1u, 30u, 1u}) {
+      send(route, packets, 1'000);
+      expect_arrived(route, packets, 1'000);
+    }
+    send(route, 1, 1'200);
+    expect_arrived(route, 1, 1'200);
+    set_feature("here", "tx-checksum-ip-generic", true);
   }
 }
 
