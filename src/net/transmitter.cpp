@@ -59,8 +59,7 @@ void Transmitter::append(const Route& route, std::span<const std::byte> headers,
     if (packets_ > 0) flush();
     begin_run(route, bytes);
   }
-  std::memcpy(&buffer_[end_], headers.data(), headers.size());
-  flow_->append_copying(static_cast<uint16_t>(packets_), {&buffer_[end_], bytes}, payload);
+  flow_->write(static_cast<uint16_t>(packets_), headers, payload, &buffer_[end_]);
   end_packet(route, bytes);
 }
 

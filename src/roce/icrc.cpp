@@ -141,14 +141,14 @@ void FlowIcrc::append(uint16_t id, std::span<std::byte> packet) const {
   store_be(packet.data() + transport.size(), std::byteswap(icrc(id, transport)));
 }
 
-void FlowIcrc::append_copying(uint16_t id, std::span<std::byte> packet,
-                              std::span<const std::byte> payload) const {
-  CHECK(packet.size() >= kBthBytes + payload.size() + kIcrcBytes);
-  const size_t transport_bytes = packet.size() - kIcrcBytes;
-  const auto headers = packet.first(transport_bytes - payload.size());
-  const uint32_t front = front_of(id, transport_bytes, packet[kCongestionAt]);
-  const uint32_t crc = crc32_copying(front, headers, packet.data() + headers.size(), payload);
-  store_be(packet.data() + transport_bytes, std::byteswap(crc));
+void FlowIcrc::write(uint16_t id, std::span<const std::byte> headers, std::span<const std::byte> payload,
+                     std::byte* packet) const {
+  CHECK(headers.size() >= kBthBytes);
+  const size_t transport_bytes = headers.size() + payload.size();
+  std::memcpy(packet, headers.data(), headers.size());
+  const uint32_t front = front_of(id, transport_bytes, headers[kCongestionAt]);
+  const uint32_t crc = crc32_copying(front, headers, packet + headers.size(), payload);
+  store_be(packet + transport_bytes, std::byteswap(crc));
 }
 
 std::optional<uint16_t> FlowIcrc::sent_id(unsigned segment, std::span<const std::byte> packet) {

@@ -59,8 +59,9 @@ class FlowIcrc {
   // As it stands in the packet's last four bytes, first byte in the low 8 bits. `id` is ignored over IPv6.
   [[nodiscard]] uint32_t icrc(uint16_t id, std::span<const std::byte> transport) const;
   void append(uint16_t id, std::span<std::byte> packet) const;  // into its last four bytes
-  // The same where the headers are there, and the payload, behind which there is no padding, is not yet.
-  void append_copying(uint16_t id, std::span<std::byte> packet, std::span<const std::byte> payload) const;
+  // A whole packet, without padding, whose ICRC is of what is written, whatever others do to the payload.
+  void write(uint16_t id, std::span<const std::byte> headers, std::span<const std::byte> payload,
+             std::byte* packet) const;
 
   // Which ID makes the ICRC right, if any does; over IPv6 0. A packet of any length. `segment` is the place
   // at which it came in a merged receive: that and the packet before tell which ID is likely, and is tried

@@ -41,15 +41,20 @@ size_t Port::Sending::run_room(uint8_t opcode, size_t payload_bytes) {
 
 void Port::Sending::commit_run(const roce::Packet& first, std::span<const std::byte> memory,
                                size_t payload_bytes) {
-  std::array<std::byte, roce::kMostHeaderBytes> space;
-  const auto headers = std::span(space).first(roce::emit_headers(first, 0, space));
-  if (!migrated_) headers[1] &= ~kMigrated;
-  const verbs::AsAdapter as_adapter;
-  while (!memory.empty()) {
-    port_.transmitter_.append(route_, headers, memory.first(payload_bytes));
-    memory = memory.subspan(payload_bytes);
-    roce::step_headers(headers, payload_bytes);
+  // All headers before the first payload. What was written in pieces is read as a whole only when it has left
+  // the processor's store buffer, and behind a payload that takes as long as copying it.
+  const size_t packets = memory.size() / payload_bytes;
+  std::array<std::byte, net::kMaxRunPackets * roce::kMostHeaderBytes> space;
+  const size_t length = roce::emit_headers(first, 0, space);
+  if (!migrated_) space[1] &= ~kMigrated;
+  const auto headers = [&space, length](size_t i) { return std::span(space).subspan(i * length, length); };
+  for (size_t i = 1; i < packets; ++i) {
+    std::ranges::copy(headers(i - 1), headers(i).begin());
+    roce::step_headers(headers(i), payload_bytes);
   }
+  const verbs::AsAdapter as_adapter;
+  for (size_t i = 0; i < packets; ++i)
+    port_.transmitter_.append(route_, headers(i), memory.subspan(i * payload_bytes, payload_bytes));
 }
 
 void Port::Sending::carry(const roce::Packet& acknowledgement) {
