@@ -153,6 +153,13 @@ class Wire(unittest.TestCase):
     def test_rounds_that_disagree_leave_it_open(self):
         self.assertEqual([row["verdict"] for row in ratio_rows_of(a_wire_run([3, 4], [2, 2], {}))], ["open"])
 
+    def test_what_the_kernel_alone_misses_is_beyond_the_sockets(self):
+        for kernel, expected in ((3.1, "beyond the sockets"), (2.9, "missed")):
+            document = a_wire_run([4, 4], [2, 2], {})
+            document["results"].append(WireCase("latency", "kernel", "pingpong", 8).row("lo")
+                                       | {"rounds": [{"round": n, LATENCY_US: kernel} for n in (1, 2)]})
+            self.assertEqual([row["verdict"] for row in ratio_rows_of(document)], [expected])
+
     def test_the_page_shows_each_ratio_and_what_failed(self):
         document = a_wire_run([4], [2], {1: 2.0, 1000: 1.0}) | {
             "machine": {"date": "today", "verbena": "abc"}, "failed": {}, "probes": [],

@@ -5,7 +5,7 @@ from cases import number, size_name
 from page import filled, table, with_spread
 from wire_cases import (FLOOR, KERNEL, LATENCY_OPERATIONS, LEAST_BANDWIDTH, LEAST_RATE, MOST_LATENCY, RATE_DEPTH,
                         STOCK_BUFFER, TCP, UDP)
-from wire_summary import MET, MISSED, OPEN, WireResults
+from wire_summary import BEYOND, MET, MISSED, OPEN, WireResults
 
 BUFFERS = {0: "as granted", STOCK_BUFFER: f"{STOCK_BUFFER:,} B"}
 
@@ -18,7 +18,8 @@ def opening(document: dict) -> str:
     return filled(f"""Measured by `bench/wire.py` on {document['machine']['date']}, from commit
         {document['machine']['verbena']}, {settings['rounds_complete']} rounds in {settings['seconds'] / 60:.0f} min:
         {where}. Ratios are taken within a round, bandwidth and latency being medians of three measurements in turns. Of
-        {sum(count.values())} aims **{count[MET]}** are met in every round, {count[OPEN]} in some, **{count[MISSED]}** in none.{extent}""")
+        {sum(count.values())} aims **{count[MET]}** are met in every round, {count[OPEN]} in some, **{count[MISSED]}** in none,
+        and {count[BEYOND]} are beyond the sockets: the kernel's part by itself misses them.{extent}""")
 
 
 def find(document: dict, **wanted) -> dict | None:

@@ -4,14 +4,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <climits>
 #include <ctime>
 
 namespace verbena::base {
-namespace {
-
-constexpr long kNapNs = 1'000'000;
-
-}  // namespace
 
 // Holders copy a few KiB at most: a short spin usually sees the end of it.
 bool Lock::spin() {
@@ -24,19 +20,19 @@ bool Lock::spin() {
   return false;
 }
 
-void Lock::lock_contended() {
-  if (spin()) return;
-  sleepers_.fetch_add(1, std::memory_order_relaxed);
+void Lock::lock_contended(std::chrono::nanoseconds nap) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(nap);
+  const timespec most{.tv_sec = seconds.count(), .tv_nsec = (nap - seconds).count()};
   while (!spin()) {
-    const timespec nap{.tv_sec = 0, .tv_nsec = kNapNs};
-    ::syscall(SYS_futex, &word_, FUTEX_WAIT_PRIVATE, kHeld, &nap, nullptr, 0);
+    asleep_.store(true, std::memory_order_relaxed);
+    ::syscall(SYS_futex, &word_, FUTEX_WAIT_PRIVATE, kHeld, &most, nullptr, 0);
   }
-  sleepers_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-// By address only: nothing lies there any more, perhaps.
-void Lock::wake_one(const std::atomic<uint32_t>& word) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+// All: the next unlock wakes only those who have gone to sleep again. By address only: nothing lies there any
+// more, perhaps.
+void Lock::wake_all(const std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace verbena::base

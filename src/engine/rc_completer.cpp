@@ -16,7 +16,7 @@ namespace {
 // Going back on a NAK or an answer that shows a loss, without progress in between. Then it is the timer's
 // turn, which is slow: somebody who says NAK for ever mustn't keep us busy.
 constexpr unsigned kQuickTries = 8;
-constexpr base::Duration kMostRnrWait = base::milliseconds(10);
+constexpr base::Duration kMostRnrWait = base::milliseconds(25);
 
 // IBA table 45: whatever else an acknowledgement may say is reserved.
 bool known_syndrome(uint8_t code) {

@@ -317,6 +317,10 @@ uint32_t RcRequester::ask_in_pairs(const Flight& flight, uint32_t packets, Packe
     const roce::Packet packet = read_request(flight, index, count);
     (void)sink.room(packet.bth.opcode(), 0);
     sink.commit(packet);
+    if (asked > 0) {  // sent() counts the first
+      ++counters_.packets;
+      if (packet.bth.psn.before(end_psn_)) ++counters_.retransmitted;
+    }
     asked += count;
   }
   return asked;

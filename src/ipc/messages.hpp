@@ -10,7 +10,7 @@
 namespace verbena::ipc {
 
 inline constexpr uint32_t kMagic = 0x6e627256;  // "Vrbn"
-inline constexpr uint16_t kProtocolVersion = 3;
+inline constexpr uint16_t kProtocolVersion = 4;
 
 enum class Kind : uint16_t {
   kHello = 1,

@@ -206,7 +206,8 @@ bool UdpSender::send(const Run& run) {
 int UdpSender::try_to_send(Socket& socket, int fd, const Run& run) {
   if (run.packets() == 1) return send_each(socket, fd, run);
   Message message(run.route, socket.source);
-  if (!socket.cutting.fits(fd, run.segment_bytes)) message.segment(run.segment_bytes);
+  const bool by_itself = socket.cutting.fits(fd, run.segment_bytes);
+  if (!by_itself) message.segment(run.segment_bytes);
   const int error = message.send(fd, run.bytes);
   // EIO: the device can't checksum; EINVAL: too long, too many, or an old kernel. One by one, then: a
   // recognised peer takes an ICRC made with any segment's ID for a plain datagram, too.
@@ -216,6 +217,7 @@ int UdpSender::try_to_send(Socket& socket, int fd, const Run& run) {
   }
   if (error != 0) return error;
   ++counters_.segmented_runs;
+  if (by_itself) ++counters_.cut_by_socket;
   counters_.packets += run.packets();
   counters_.bytes += run.bytes.size();
   return 0;

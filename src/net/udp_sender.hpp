@@ -15,6 +15,7 @@ struct UdpSendCounters {
   Counter packets;         // that the kernel took
   Counter bytes;           // of them, BTH to ICRC
   Counter segmented_runs;  // that the kernel took as one
+  Counter cut_by_socket;   // of them: nothing had to be told beside them
   Counter split_runs;      // that it wouldn't segment, so they were sent packet by packet
   // Runs that were not sent, or not to their end, and why.
   Counter no_room;      // a full socket buffer or device queue

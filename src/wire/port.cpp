@@ -185,7 +185,8 @@ size_t Port::take_in(base::Instant now) {
 }
 
 bool Port::something_due(base::Instant now) const {
-  return scheduled_.load(std::memory_order_relaxed) <= now.ns || now >= acquaintances_.next_due();
+  return scheduled_.load(std::memory_order_relaxed) <= now.ns || now >= acquaintances_.next_due() ||
+         unsent_.load(std::memory_order_relaxed);
 }
 
 void Port::conclude_later(verbs::SendQueue::Failure failure) {

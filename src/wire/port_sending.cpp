@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/check.hpp"
 #include "roce/codec.hpp"
 #include "verbs/own_memory.hpp"
 #include "wire/port.hpp"
@@ -46,6 +47,7 @@ void Port::Sending::commit_run(const roce::Packet& first, std::span<const std::b
   const size_t packets = memory.size() / payload_bytes;
   std::array<std::byte, net::kMaxRunPackets * roce::kMostHeaderBytes> space;
   const size_t length = roce::emit_headers(first, 0, space);
+  CHECK(packets <= net::kMaxRunPackets && length <= roce::kMostHeaderBytes);
   if (!migrated_) space[1] &= ~kMigrated;
   const auto headers = [&space, length](size_t i) { return std::span(space).subspan(i * length, length); };
   for (size_t i = 1; i < packets; ++i) {

@@ -92,7 +92,8 @@ TEST(Idle, WhoWaitsForAReceive) {
   pause_ms(50);
   const Meter meter(couple.requester);
   pause_ms(1'000);
-  // A retry timer of 10 us that runs for ever costs nothing: the peer's post_recv tells us.
+  // A retry timer of 10 us that runs for ever costs next to nothing: the peer's post_recv tells us, and where
+  // it can't, over the network, tries come less and less often.
   EXPECT_LT(meter.used().count(), 20'000 * SLOWDOWN);
   couple.target.post("recv q m 0 8");
   EXPECT_TRUE(couple.requester.hear().starts_with("polled 1 "));

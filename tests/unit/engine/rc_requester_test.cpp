@@ -271,12 +271,15 @@ TEST_F(RcPairsTest, TheWindowLeavesPairsWhole) {
 
 TEST_F(RcPairsTest, WhatIsLostIsAskedForAgainFromWithinAPair) {
   open();
+  const uint64_t before = requester_->counters().packets;
   read(8 * kMtu);
   EXPECT_EQ(sent().size(), 4u);
   for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(answer(first_ + i, i % 2 == 0, i % 2 == 1), DropReason::kNone);
   EXPECT_EQ(answer(first_ + 4, true, false), DropReason::kOutOfOrder);
   const Lines again = sent();
   EXPECT_EQ(again, (Lines{request(3, 256), request(4, 512), request(6, 512)}));
+  EXPECT_EQ(requester_->counters().packets, before + 7);
+  EXPECT_EQ(requester_->counters().retransmitted, 3u);
   answer_all(again);
   EXPECT_EQ(ended(), Lines{"1"});
 }

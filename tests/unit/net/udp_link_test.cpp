@@ -126,6 +126,8 @@ TEST_P(Families, OtherLengthsBehindManyRunsOfOneLength) {
     EXPECT_TRUE(keeper.icrc_fits(i)) << i;
   }
   EXPECT_EQ(runs, one_->sent().segmented_runs);
+  // Of each 40 alike all from the 17th on; behind the first of them two more runs have that length.
+  EXPECT_EQ(2 * (40 - 16) + 2, one_->sent().cut_by_socket);
   EXPECT_EQ(runs, two_->received().merged);
   EXPECT_EQ(0u, one_->sent().split_runs);
 }
