@@ -9,7 +9,6 @@ namespace verbena::roce {
 namespace {
 
 constexpr size_t kBthBytes = 12;
-constexpr size_t kXrcEthBytes = 4;
 constexpr uint8_t kSolicitedBit = 0x80;
 constexpr uint8_t kMigratedBit = 0x40;
 constexpr unsigned kPadShift = 4;
@@ -137,17 +136,6 @@ std::expected<Packet, ParseError> read_packet(std::span<const std::byte> transpo
   return result;
 }
 
-constexpr uint8_t kReadRequest = opcode_of(Service::kRc, Operation::kReadRequest);
-constexpr uint8_t kReadResponseFirst = opcode_of(Service::kRc, Operation::kReadResponseFirst);
-constexpr uint8_t kReadResponseLast = opcode_of(Service::kRc, Operation::kReadResponseLast);
-constexpr size_t kRethLengthAt = 12;
-
-// To a PSN or MSN, which has another byte before it.
-void add_low24(std::byte* at, uint32_t step) {
-  const auto word = load_be<uint32_t>(at);
-  store_be(at, (word & ~kLow24) | ((word + step) & kLow24));
-}
-
 void write_headers(const Packet& packet, const OpcodeInfo& info, unsigned pad, std::byte* at) {
   Writer into(at);
   write_bth(into, packet.bth, pad);
@@ -183,24 +171,6 @@ size_t emit_headers(const Packet& packet, unsigned pad, std::span<std::byte> int
   CHECK(info.known && into.size() >= info.header_bytes);
   write_headers(packet, info, pad, into.data());
   return info.header_bytes;
-}
-
-void step_headers(std::span<std::byte> headers, size_t payload_bytes) {
-  const OpcodeInfo& info = opcode_info(std::to_integer<uint8_t>(headers[0]));
-  CHECK(headers.size() >= info.header_bytes);
-  const auto opcode = std::to_integer<uint8_t>(headers[0]);
-  const bool asks_for_pair = opcode == kReadRequest;
-  std::byte* const extended = headers.data() + kBthBytes + (info.xrc_eth ? kXrcEthBytes : 0);
-  add_low24(headers.data() + kBthBytes - sizeof(uint32_t), asks_for_pair ? kPair : 1);
-  if (info.reth) {
-    const size_t step = asks_for_pair ? load_be<uint32_t>(extended + kRethLengthAt) : payload_bytes;
-    store_be(extended, load_be<uint64_t>(extended) + step);
-  } else if (opcode == kReadResponseFirst) {
-    headers[0] = std::byte{kReadResponseLast};
-  } else if (opcode == kReadResponseLast) {
-    headers[0] = std::byte{kReadResponseFirst};
-    add_low24(extended, 1);
-  }
 }
 
 size_t emit(const Packet& packet, std::span<std::byte> into) {

@@ -20,10 +20,6 @@ enum class ParseError : uint8_t { kTooShort, kBadVersion, kBadOpcode, kBadPad, k
 // least info().header_bytes; how many were written.
 size_t emit_headers(const Packet& packet, unsigned pad, std::span<std::byte> into);
 
-inline constexpr size_t kMostHeaderBytes = 64;  // of any packet
-// Makes the headers of a packet those of the next one in a run (next_in_run).
-void step_headers(std::span<std::byte> headers, size_t payload_bytes);
-
 // Headers, payload and padding (bth.pad is set from the payload's length); how many bytes were written, 0:
 // `into` is too short.
 size_t emit(const Packet& packet, std::span<std::byte> into);

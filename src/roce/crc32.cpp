@@ -21,10 +21,11 @@ uint32_t plain::crc32(uint32_t crc, std::span<const std::byte> bytes) {
 
 uint32_t plain::crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
                               std::span<const std::byte> from) {
-  if (!from.empty()) std::memcpy(to, from.data(), from.size());
-  // It takes a null pointer for a beginning.
-  const uint32_t behind_head = head.empty() ? crc : libdeflate_crc32(crc, head.data(), head.size());
-  return from.empty() ? behind_head : libdeflate_crc32(behind_head, to, from.size());
+  const size_t bytes = head.size() + from.size();
+  if (bytes == 0) return crc;  // a null pointer would be taken for a beginning
+  if (!head.empty()) std::memcpy(to, head.data(), head.size());
+  if (!from.empty()) std::memcpy(to + head.size(), from.data(), from.size());
+  return libdeflate_crc32(crc, to, bytes);
 }
 
 uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes) {

@@ -10,8 +10,8 @@ namespace verbena::roce {
 // Goes on from `crc`, which is 0 for a beginning.
 [[nodiscard]] uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes);
 
-// Of `head` and what follows it: `from`, which is copied to `to`. The CRC is of what is stored, whatever
-// others do to `from` meanwhile: each byte of it is read once. They must not overlap.
+// Copies `head` and behind it `from` to `to`. The CRC is of what is stored, whatever others do to `from`
+// meanwhile: each byte of it is read once. They must not overlap.
 [[nodiscard]] uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
                                      std::span<const std::byte> from);
 

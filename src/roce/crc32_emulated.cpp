@@ -130,7 +130,8 @@ uint32_t crc32(uint32_t crc, std::span<const std::byte> bytes) {
 
 uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
                        std::span<const std::byte> from) {
-  return run<true>(crc32(crc, head), {to, from.data()}, from.size());
+  const uint32_t behind_head = run<true>(crc, {to, head.data()}, head.size());
+  return run<true>(behind_head, {to + head.size(), from.data()}, from.size());
 }
 
 }  // namespace verbena::roce::emulated

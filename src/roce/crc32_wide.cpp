@@ -206,9 +206,10 @@ bool available() {
 [[VERBENA_WIDE]] uint32_t crc32_copying(uint32_t crc, std::span<const std::byte> head, std::byte* to,
                                         std::span<const std::byte> from) {
   if (head.size() < kCrcBytes || head.size() > kVectorBytes || from.size() % kVectorBytes != 0)
-    return run<true>(crc32(crc, head), {to, from.data()}, from.size());
-  const __m512i lead = lead_of(~crc, Reader<false>(nullptr, head.data()).part(head.size()), head.size());
-  return go_on<true>(lead, {to, from.data()}, from.size() / kVectorBytes);
+    return run<true>(run<true>(crc, {to, head.data()}, head.size()), {to + head.size(), from.data()},
+                     from.size());
+  const __m512i lead = lead_of(~crc, Reader<true>(to, head.data()).part(head.size()), head.size());
+  return go_on<true>(lead, {to + head.size(), from.data()}, from.size() / kVectorBytes);
 }
 
 }  // namespace verbena::roce::wide

@@ -145,9 +145,8 @@ void FlowIcrc::write(uint16_t id, std::span<const std::byte> headers, std::span<
                      std::byte* packet) const {
   CHECK(headers.size() >= kBthBytes);
   const size_t transport_bytes = headers.size() + payload.size();
-  std::memcpy(packet, headers.data(), headers.size());
   const uint32_t front = front_of(id, transport_bytes, headers[kCongestionAt]);
-  const uint32_t crc = crc32_copying(front, headers, packet + headers.size(), payload);
+  const uint32_t crc = crc32_copying(front, headers, packet, payload);
   store_be(packet + transport_bytes, std::byteswap(crc));
 }
 

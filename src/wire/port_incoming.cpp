@@ -9,6 +9,7 @@
 #include "roce/greeting.hpp"
 #include "roce/icrc.hpp"
 #include "roce/mad.hpp"
+#include "roce/run_headers.hpp"
 #include "wire/port.hpp"
 
 namespace verbena::wire {
@@ -90,13 +91,12 @@ class Port::Followers final : public engine::MorePayloads {
   // Behind those whose headers follow each other.
   [[nodiscard]] size_t end_of_run() const {
     const auto first = run_.packet_bytes(index_);
-    std::array<std::byte, roce::kMostHeaderBytes> space;
-    const auto headers = std::span(space).first(headers_);
-    std::ranges::copy(first.first(headers_), space.begin());
+    roce::RunHeaders expected(first.first(headers_), payload_);
+    std::array<std::byte, roce::kMostHeaderBytes> headers;
     size_t end = index_ + 1;
     for (; end < packets_; ++end) {
       const auto packet = run_.packet_bytes(end);
-      roce::step_headers(headers, payload_);
+      expected.next(headers);
       if (packet.size() != first.size() || std::memcmp(packet.data(), headers.data(), headers_) != 0) break;
     }
     return end;

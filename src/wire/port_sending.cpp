@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "roce/codec.hpp"
+#include "roce/run_headers.hpp"
 #include "verbs/own_memory.hpp"
 #include "wire/port.hpp"
 
@@ -42,21 +43,20 @@ size_t Port::Sending::run_room(uint8_t opcode, size_t payload_bytes) {
 
 void Port::Sending::commit_run(const roce::Packet& first, std::span<const std::byte> memory,
                                size_t payload_bytes) {
-  // All headers before the first payload. What was written in pieces is read as a whole only when it has left
-  // the processor's store buffer, and behind a payload that takes as long as copying it.
+  // All headers before the first payload: they are read again before they are sent, and what was written in
+  // pieces can be once it has left the processor's store buffer. Behind a payload that takes as long as
+  // copying it.
   const size_t packets = memory.size() / payload_bytes;
-  std::array<std::byte, net::kMaxRunPackets * roce::kMostHeaderBytes> space;
-  const size_t length = roce::emit_headers(first, 0, space);
-  CHECK(packets <= net::kMaxRunPackets && length <= roce::kMostHeaderBytes);
-  if (!migrated_) space[1] &= ~kMigrated;
-  const auto headers = [&space, length](size_t i) { return std::span(space).subspan(i * length, length); };
-  for (size_t i = 1; i < packets; ++i) {
-    std::ranges::copy(headers(i - 1), headers(i).begin());
-    roce::step_headers(headers(i), payload_bytes);
-  }
+  CHECK(packets <= net::kMaxRunPackets);
+  std::array<std::array<std::byte, roce::kMostHeaderBytes>, net::kMaxRunPackets> headers;
+  const size_t length = roce::emit_headers(first, 0, headers[0]);
+  const auto of = [&headers, length](size_t i) { return std::span(headers[i]).first(length); };
+  if (!migrated_) headers[0][1] &= ~kMigrated;
+  roce::RunHeaders following(of(0), payload_bytes);
+  for (size_t i = 1; i < packets; ++i) following.next(headers[i]);
   const verbs::AsAdapter as_adapter;
   for (size_t i = 0; i < packets; ++i)
-    port_.transmitter_.append(route_, headers(i), memory.subspan(i * payload_bytes, payload_bytes));
+    port_.transmitter_.append(route_, of(i), memory.subspan(i * payload_bytes, payload_bytes));
 }
 
 void Port::Sending::carry(const roce::Packet& acknowledgement) {

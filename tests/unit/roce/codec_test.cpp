@@ -99,28 +99,6 @@ TEST(Codec, HeadersAloneTakeThePadThatTheyAreGiven) {
   EXPECT_EQ(std::byte{0x70}, room[1]);
 }
 
-// In bytes as in values.
-TEST(Codec, StepsHeadersToTheNextPacketOfARun) {
-  for (const uint8_t opcode : known_opcodes()) {
-    Packet packet;
-    packet.bth = {.service = static_cast<Service>(opcode >> 5),
-                  .operation = static_cast<Operation>(opcode & 0x1f),
-                  .destination = {0x010203},
-                  .ack_request = opcode % 2 == 0,
-                  .psn = {0xfffffe}};
-    if (packet.bth.opcode() == kCnpOpcode) continue;
-    packet.xrc_srq = 0x040506;
-    packet.reth = {0xfffffffffffff000, 0x11121314, 8192};
-    packet.aeth = {0x1f, 0xffffff};
-    auto headers = emitted(packet);
-    for (int i = 0; i < 3; ++i) {
-      step_headers(headers, 4096);
-      next_in_run(packet, 4096);
-      EXPECT_EQ(emitted(packet), headers) << +opcode;
-    }
-  }
-}
-
 TEST(Codec, RefusesWhatIsTooShort) {
   for (const uint8_t opcode : known_opcodes()) {
     std::vector<std::byte> bytes(opcode_info(opcode).header_bytes);
