@@ -19,8 +19,9 @@ class Lock {
   }
   // At this moment, by whomever.
   [[nodiscard]] bool held() const { return word_.load(std::memory_order_relaxed) != kFree; }
-  // A plain store. Who goes to sleep between our look and it isn't woken, and sleeps for a nap. After it the
-  // lock may be gone, so it is looked at no more.
+  // A plain store, so no fence: what is looked at afterwards may be read before others see what was written.
+  // Who goes to sleep between our look and it isn't woken, and sleeps for a nap. After it the lock may be
+  // gone, so it is looked at no more.
   void unlock() {
     const bool wake = asleep_.load(std::memory_order_relaxed);
     if (wake) [[unlikely]]

@@ -311,7 +311,7 @@ roce::Packet RcRequester::read_request(const Flight& flight, uint32_t index, uin
 // How many packets were asked for. What is asked for again has the same borders, or begins within a pair.
 uint32_t RcRequester::ask_in_pairs(const Flight& flight, uint32_t packets, PacketSink& sink) {
   uint32_t asked = 0;
-  while (asked < packets && sink.ready()) {
+  while (asked < packets && (asked == 0 || sink.ready())) {
     const uint32_t index = cursor_packet_ + asked;
     const uint32_t count = std::min(roce::kPair - index % roce::kPair, packets - asked);
     const roce::Packet packet = read_request(flight, index, count);

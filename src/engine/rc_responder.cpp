@@ -238,7 +238,9 @@ Verdict RcResponder::on_read(const roce::Packet& packet) {
 bool RcResponder::goes_on(const RemoteRange& range, uint32_t packets) const {
   if (jobs_made_ == 0 || packets > roce::kPair || range.length == 0) return false;
   const Job& last = job(jobs_made_ - 1);
-  return in_pairs(last) && last.first + last.packets == expected_ && last.range.length < kLongestEven &&
+  const bool nothing_between = last.first + last.packets == expected_ &&
+                               ((last.msn + last.packets / roce::kPair - 1) & 0xffffff) == msn_;
+  return in_pairs(last) && nothing_between && last.range.length < kLongestEven &&
          last.range.length == uint64_t{last.packets} * config_.mtu && last.packets % roce::kPair == 0 &&
          last.range.key == range.key && last.range.address + last.range.length == range.address;
 }
@@ -325,8 +327,8 @@ DropReason RcResponder::on_duplicate(const roce::Packet& packet) {
 
 DropReason RcResponder::replay(const roce::Packet& packet) {
   const Psn psn = packet.bth.psn;
-  const uint32_t kept = std::min<uint32_t>(jobs_made_, static_cast<uint32_t>(jobs_.size()));
-  for (uint32_t number = jobs_made_ - kept; number != jobs_made_; ++number) {
+  const uint64_t kept = std::min<uint64_t>(jobs_made_, jobs_.size());
+  for (uint64_t number = jobs_made_ - kept; number != jobs_made_; ++number) {
     const Job& kept_job = job(number);
     const uint32_t index = psn.since(kept_job.first);
     if (index >= kept_job.packets || !remembered(number, jobs_made_) ||

@@ -67,7 +67,7 @@ class RcResponder {
   };
   // Answers to be sent: of a job, packets `next` to `end`.
   struct Due {
-    uint32_t job = 0;
+    uint64_t job = 0;
     uint32_t begin = 0;
     uint32_t next = 0;
     uint32_t end = 0;
@@ -95,14 +95,14 @@ class RcResponder {
   [[nodiscard]] bool add_job(const Job& job);
   [[nodiscard]] bool goes_on(const RemoteRange& range, uint32_t packets) const;
   void extend_job(uint64_t bytes, uint32_t packets);
-  [[nodiscard]] Job& job(uint32_t number) { return jobs_[number % jobs_.size()]; }
-  [[nodiscard]] const Job& job(uint32_t number) const { return jobs_[number % jobs_.size()]; }
+  [[nodiscard]] Job& job(uint64_t number) { return jobs_[number % jobs_.size()]; }
+  [[nodiscard]] const Job& job(uint64_t number) const { return jobs_[number % jobs_.size()]; }
   [[nodiscard]] bool in_pairs(const Job& job) const {
     return config_.service == roce::Service::kRc && job.each == roce::kPair;
   }
   [[nodiscard]] uint32_t granted() const { return static_cast<uint32_t>(jobs_.size()) - 1; }
   // When so many have been made.
-  [[nodiscard]] bool remembered(uint32_t number, uint32_t made) const {
+  [[nodiscard]] bool remembered(uint64_t number, uint64_t made) const {
     return made - number <= (in_pairs(job(number)) ? jobs_.size() : granted());
   }
   bool send_due(PacketSink& sink);
@@ -134,7 +134,7 @@ class RcResponder {
   // A ring of the newest ones. One more than are granted: those that were asked for in pairs don't begin
   // where the requester's READs do.
   std::vector<Job> jobs_;
-  uint32_t jobs_made_ = 0;
+  uint64_t jobs_made_ = 0;
   std::vector<Due> due_;  // in the order of sending
   bool ack_due_ = false;
   uint8_t nak_ = 0;  // its syndrome; 0: none is due

@@ -248,6 +248,8 @@ void QueuePair::enter_error() {
   send_->set_state(SendState::kFlushes);
   config_.recv_cq->settle([&] {
     state_.store(IBV_QPS_ERR, std::memory_order_release);
+    // Who posts looks at the state afterwards: either we see the receive, or they see the state.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     if (receive_) flush_receives_locked();
   });
   if (!config_.srq) return;
@@ -330,6 +332,9 @@ int QueuePair::post_recv(ibv_recv_wr* requests, ibv_recv_wr** bad) {
       }
     }
   }
+  // Who waits for a receive says so, then looks once more, as does who flushes them; we post, then look for
+  // both.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (state() == IBV_QPS_ERR) [[unlikely]] {
     config_.recv_cq->settle([&] {
       if (state() == IBV_QPS_ERR) flush_receives_locked();

@@ -73,38 +73,47 @@ TEST(Lock, TryLockTakesPartInTheExclusion) {
   EXPECT_EQ(20'000u, turns[0]);
 }
 
-// Whoever isn't woken sleeps for longer than a test may take.
+// Whoever isn't woken sleeps for longer than a test takes.
 class LockWithLongNaps : public Lock {
  public:
+  static constexpr std::chrono::seconds kNap{20};
   void lock() {
-    if (!try_lock()) lock_contended(std::chrono::hours(1));
+    if (!try_lock()) lock_contended(kNap);
   }
 };
 
+class Sleepers : public testing::Test {
+ protected:
+  ~Sleepers() override { EXPECT_LT(std::chrono::steady_clock::now() - began_, LockWithLongNaps::kNap / 2); }
+
+  LockWithLongNaps lock_;
+
+ private:
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
 // Held for longer than anybody spins: the other sleeps in the kernel.
-TEST(Lock, WakesASleeper) {
-  LockWithLongNaps lock;
+TEST_F(Sleepers, OneIsWoken) {
   for (int turn = 0; turn < 3; ++turn) {
-    lock.lock();
-    const std::jthread sleeper([&] { const std::lock_guard guard(lock); });
+    lock_.lock();
+    const std::jthread sleeper([&] { const std::lock_guard guard(lock_); });
     std::this_thread::sleep_for(milliseconds(50));
-    lock.unlock();
-  }  // joins; a wake that was lost hangs here
+    lock_.unlock();
+  }  // joins
 }
 
-TEST(Lock, EverySleeperGetsIt) {
-  Lock lock;
+TEST_F(Sleepers, AllAreWoken) {
   unsigned through = 0;
   std::vector<std::jthread> sleepers;
-  lock.lock();
+  lock_.lock();
   for (int i = 0; i < 5; ++i)
     sleepers.emplace_back([&] {
-      const std::lock_guard guard(lock);
+      const std::lock_guard guard(lock_);
       ++through;
     });
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_EQ(0u, through);
-  lock.unlock();
+  lock_.unlock();
   sleepers.clear();
   EXPECT_EQ(5u, through);
 }

@@ -220,7 +220,28 @@ class RcPairsTest : public RcRequesterTest {
   [[nodiscard]] std::string request(uint32_t index, uint32_t bytes) const {
     return fmt::format("ReadRequest {} ack @{:x}+{}", first_ + index, 0x1000 + index * kMtu, bytes);
   }
+  [[nodiscard]] size_t scatter_more(uint32_t, uint64_t, size_t each, size_t most,
+                                    MorePayloads& payloads) override {
+    size_t count = 0;
+    for (; count < most; ++count) {
+      const auto payload = payloads.next();
+      if (payload.data() == nullptr) break;
+      EXPECT_EQ(payload.size(), each);
+    }
+    return count;
+  }
   uint32_t first_ = 0;  // PSN of the next READ
+};
+
+// As many as are asked for, of one length.
+class AlikePayloads final : public MorePayloads {
+ public:
+  explicit AlikePayloads(size_t bytes) : bytes_(bytes) {}
+  [[nodiscard]] size_t most() const override { return 64; }
+  [[nodiscard]] std::span<const std::byte> next() override { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
 };
 
 TEST_F(RcPairsTest, AReadIsAskedForInPairs) {
@@ -282,6 +303,23 @@ TEST_F(RcPairsTest, WhatIsLostIsAskedForAgainFromWithinAPair) {
   EXPECT_EQ(requester_->counters().retransmitted, 3u);
   answer_all(again);
   EXPECT_EQ(ended(), Lines{"1"});
+}
+
+// They are as long as the packet before, which may be the short end of the READ before.
+TEST_F(RcPairsTest, WhatFollowsTogetherIsOfFullLength) {
+  const auto taken_behind = [&](uint32_t end_bytes) {
+    open();
+    read(7 * kMtu + end_bytes);
+    read(8 * kMtu);
+    EXPECT_EQ(sent().size(), 8u);
+    for (uint32_t i = 0; i < 7; ++i) EXPECT_EQ(answer(first_ + i, i % 2 == 0, i % 2 == 1), DropReason::kNone);
+    const auto end = response_packet(roce::Operation::kReadResponseLast, first_ + 7, end_bytes);
+    EXPECT_EQ(receive(end), DropReason::kNone);
+    AlikePayloads followers(end_bytes);
+    return requester_->on_more(now_, end, followers);
+  };
+  EXPECT_EQ(taken_behind(kMtu), 7u) << "all but the last";
+  EXPECT_EQ(taken_behind(100), 0u);
 }
 
 TEST_F(RcPairsTest, AfterATimeoutOnePairFindsOut) {

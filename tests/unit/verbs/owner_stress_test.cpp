@@ -151,5 +151,58 @@ TEST(OwnerStress, EverythingAtOnce) {
   }
 }
 
+class CountingPath final : public PathToNowhere {
+ public:
+  explicit CountingPath(unsigned& told) : told_(told) {}
+  void tell_posted() override { ++told_; }
+
+ private:
+  unsigned& told_;
+};
+
+// A requester finds no receive and says that it waits, just while one is posted: either it sees the receive,
+// or the poster sees that it waits. Were neither so, the message would wait for a timer.
+TEST(OwnerStress, NobodyWaitsForAReceiveThatIsThere) {
+  constexpr std::chrono::seconds kTime{1};
+  OwnerProcess owner;
+  unsigned told = 0;
+  const QpSetup setup;
+  const auto cq = owner.make_cq(64);
+  const auto qp = owner.make_qp(cq, setup, [&] { return std::make_unique<CountingPath>(told); });
+  Responder responder(owner.seen_from(kRequesterSlot), qp->number(), OwnerProcess::identity(setup));
+  auto& waiting = owner.process().arena().binding(static_cast<uint16_t>(qp->number().value)).waiting;
+
+  constexpr unsigned kOver = UINT32_MAX - 1;
+  std::atomic<unsigned> round = 0;  // odd: both are at it
+  std::atomic<bool> waits = false;
+  std::atomic<unsigned> looked = 0;
+  const std::jthread requester([&] {
+    for (unsigned i = 0;; ++i) {
+      while (round.load() != 2 * i + 1)
+        if (round.load() == kOver) return;
+      for (unsigned pause = i % 64; pause > 0; --pause) (void)responder.credits();  // as if it tried to send
+      waits = responder.wait_for_receive();
+      looked = i + 1;
+    }
+  });
+  unsigned missed = 0;
+  const auto end = std::chrono::steady_clock::now() + kTime;
+  for (unsigned i = 0; std::chrono::steady_clock::now() < end; ++i) {
+    told = 0;
+    waiting.atomic().store(0);
+    round = 2 * i + 1;
+    ibv_recv_wr request{};
+    EXPECT_EQ(qp->post_recv(&request, nullptr), 0);
+    while (looked.load() != i + 1) {
+    }
+    if (waits && told == 0) ++missed;
+    EXPECT_EQ(responder.deliver({}, {}), Verdict::kDone);
+    EXPECT_EQ(poll_all(*cq).size(), 1u);
+    round = 2 * i + 2;
+  }
+  round = kOver;
+  EXPECT_EQ(missed, 0u);
+}
+
 }  // namespace
 }  // namespace verbena::verbs

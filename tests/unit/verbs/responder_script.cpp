@@ -25,18 +25,6 @@ std::byte* map_guarded(int fd, size_t size, int protection) {
   return inside;
 }
 
-class PathToNowhere final : public SendPath {
- public:
-  [[nodiscard]] SendOutcome advance(const SendRequest&, SendProgress&, uint64_t) override {
-    return {SendOutcome::Kind::kSilent, IBV_WC_SUCCESS, Verdict::kSilence};
-  }
-  void begin(uint32_t) override {}
-  [[nodiscard]] uint8_t rnr_timer_code() const override { return 1; }
-  [[nodiscard]] bool peer_gone() const override { return false; }
-  [[nodiscard]] bool ask_for_receive() override { return true; }
-  void tell_posted() override {}
-};
-
 class ScriptedPaths final : public PathMaker {
  public:
   explicit ScriptedPaths(std::function<std::unique_ptr<SendPath>()> make) : make_(std::move(make)) {}

@@ -21,6 +21,7 @@
 #include "verbs/process.hpp"
 #include "verbs/queue_pair.hpp"
 #include "verbs/responder.hpp"
+#include "verbs/send_path.hpp"
 
 namespace verbena::verbs {
 
@@ -74,6 +75,19 @@ struct QpSetup {
   ibv_qp_state state = IBV_QPS_RTS;
   bool signal_all = false;
   std::shared_ptr<SharedReceiveQueue> srq = {};  // instead of receives of its own
+};
+
+// A way for requests on which nobody answers.
+class PathToNowhere : public SendPath {
+ public:
+  [[nodiscard]] SendOutcome advance(const SendRequest&, SendProgress&, uint64_t) override {
+    return {SendOutcome::Kind::kSilent, IBV_WC_SUCCESS, engine::Verdict::kSilence};
+  }
+  void begin(uint32_t) override {}
+  [[nodiscard]] uint8_t rnr_timer_code() const override { return 1; }
+  [[nodiscard]] bool peer_gone() const override { return false; }
+  [[nodiscard]] bool ask_for_receive() override { return true; }
+  void tell_posted() override {}
 };
 
 // A process that owns queue pairs.
