@@ -4,10 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/unique_fd.hpp"
-#include "net/address.hpp"
 #include "net/counter.hpp"
 #include "net/link.hpp"
+#include "net/sending_socket.hpp"
 
 namespace verbena::net {
 
@@ -35,36 +34,20 @@ class UdpSender {
   explicit UdpSender(int buffer_bytes);
 
   bool send(const Run& run);
-  [[nodiscard]] uint16_t source_port(const Route& route) { return socket_for(route).port; }
+  [[nodiscard]] uint16_t source_port(const Route& route) { return socket_for(route).port(); }
   [[nodiscard]] const UdpSendCounters& counters() const { return counters_; }
 
  private:
-  // Where runs have packets of one length again and again, the socket cuts what is longer by itself, and
-  // messages needn't say so: 0.15 us less each.
-  struct Cutting {
-    uint16_t bytes = 0;  // what it is cut into; 0: it isn't
-    uint16_t last = 0;   // the last run's packets
-    unsigned alike = 0;  // runs with such packets, one behind the other
-
-    [[nodiscard]] bool fits(int fd, uint16_t segment_bytes);
-  };
-  struct Socket {
-    base::GuardedFd fd;
-    uint16_t port = 0;  // 0: not made yet
-    Address source;     // what it is bound to; unspecified: to none, so each message says it
-    Cutting cutting{};
-  };
   // One for the first source that comes along, bound to it, so that messages needn't say it: 0.2 us less
   // each. It sends from no other, where its port may be somebody else's; one bound to none serves those.
   struct Place {
-    Socket first;
-    Socket others;
+    SendingSocket first;
+    SendingSocket others;
   };
 
-  Socket& socket_for(const Route& route);
-  [[nodiscard]] Socket make_socket(const Route& route, const Address& source) const;
-  [[nodiscard]] int try_to_send(Socket& socket, int fd, const Run& run);
-  [[nodiscard]] int send_each(const Socket& socket, int fd, const Run& run);
+  SendingSocket& socket_for(const Route& route);
+  [[nodiscard]] int try_to_send(SendingSocket& socket, const Run& run);
+  [[nodiscard]] int send_each(SendingSocket& socket, const Run& run);
   void count_failure(int error);
 
   int buffer_bytes_;

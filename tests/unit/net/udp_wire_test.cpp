@@ -241,6 +241,41 @@ TEST_F(Wire, LonePacketsOfASocketThatCutsHaveIdZero) {
   }
 }
 
+// A socket says by itself what is asked of it again and again. Whatever it is used to, each packet has what
+// its own route asks for.
+TEST_F(Wire, EachPacketHasTheHopLimitAndTrafficClassOfItsRoute) {
+  const auto hops = [](const Bytes& packet) {
+    return std::to_integer<int>(packet[packet[0] == std::byte{0x45} ? 8 : 7]);
+  };
+  const auto traffic_class = [](const Bytes& packet) {
+    return packet[0] == std::byte{0x45} ? std::to_integer<int>(packet[1])
+                                        : roce::load_be<uint16_t>(&packet[0]) >> 4 & 0xff;
+  };
+  for (const bool recognised : {true, false})
+    for (Route route : {route4(recognised), route6(recognised)}) {
+      Listener listener(*host_);
+      const auto expect = [&](uint8_t hop_limit, uint8_t asked_class, int times) {
+        route.hop_limit = hop_limit;
+        route.traffic_class = asked_class;
+        for (int i = 0; i < times; ++i) {
+          send(route, 1, 200);
+          const Bytes packet = listener.next();
+          ASSERT_FALSE(packet.empty());
+          ASSERT_EQ(std::max<int>(hop_limit, 1), hops(packet)) << i;
+          ASSERT_EQ(asked_class, traffic_class(packet)) << i;
+        }
+      };
+      expect(64, 0, 20);
+      expect(255, 0, 20);
+      expect(64, 0, 1);
+      expect(255, 0x6a, 20);
+      expect(255, 0, 1);
+      expect(0, 0x6a, 20);
+      expect(1, 0x20, 1);
+      expect(64, 0, 20);
+    }
+}
+
 TEST_F(Wire, AnswersComeBack) {
   send(route4(), 1, 100);
   expect_arrived(route4(), 1, 100);
