@@ -14,6 +14,11 @@ class Attendance {
   static constexpr base::Duration kAfterLastPoll = std::chrono::microseconds(200);
   // The same where packets lie in the socket though the program polls.
   static constexpr base::Duration kDoubt = std::chrono::microseconds(20);
+  // Who polls once in so long on average, at the least, is at nothing else. So many looks in a row that found
+  // that, and nothing left undone, and looks are rare: each costs a program on the same core some messages.
+  static constexpr base::Duration kAtNothingElse = std::chrono::microseconds(20);
+  static constexpr unsigned kProven = 50;
+  static constexpr base::Duration kRarely = base::milliseconds(1);
   // An acknowledgement that has waited so long for a post is sent without one. Sooner would be too soon for a
   // program that was just about to post when it lost its processor to us.
   static constexpr base::Duration kOverdue = std::chrono::microseconds(100);
@@ -35,6 +40,8 @@ class Attendance {
   [[nodiscard]] bool look(base::Instant now, uint64_t polls, bool busy);
   // Nobody but the helper looks at the socket.
   [[nodiscard]] bool alone() const { return alone_; }
+  // Something waited for the helper though the program polls.
+  void left_undone() { proven_ = 0; }
   [[nodiscard]] bool polled_since(uint64_t polls) const { return polls != polls_seen_; }
 
   // ---- Alone. ----
@@ -70,6 +77,7 @@ class Attendance {
 
  private:
   uint64_t polls_seen_ = 0;
+  base::Instant looked_at_{};
   base::Instant polled_at_{};              // when they were last seen to have changed
   base::Duration pause_ = kAfterLastPoll;  // without a poll in so long we are alone
   base::Duration used_{};                  // the processor's time at the last pause; 0: there was none
@@ -84,6 +92,7 @@ class Attendance {
   unsigned in_vain_ = 0;  // times in a row that it was so
   unsigned trust_ = 0;    // rounds until the next doubt whether the program polls on
   unsigned trusted_ = 0;  // of them passed
+  unsigned proven_ = 0;   // looks in a row that found the program at nothing else than polling
   unsigned sharing_ = 0;  // times that we do not look on, for another thread wants our core
 };
 

@@ -218,8 +218,9 @@ void DataPath::read_letters(bool alone) {
 base::Instant DataPath::help(base::Instant now) {
   exchange_->self().set_helper_sleeps(false);
   const bool alone = attendance_.look(now, process_.polls(), process_.wire_active() && port_->busy());
-  if (exchange_->has_letters()) read_letters(alone);
-  look_at_bells();
+  const bool letters = exchange_->has_letters();
+  if (letters) read_letters(alone);
+  if (look_at_bells() || letters) attendance_.left_undone();
   if (!alone) return pause(process_.wire_active() ? stand_by(now) : Attendance::kAfterLastPoll);
 
   attendance_.worked_alone(work_on());
@@ -268,8 +269,10 @@ base::Instant DataPath::pause(base::Duration least) {
 base::Duration DataPath::stand_by(base::Instant now) {
   port_->promise({});
   // The program went on to something else: it would have posted by now.
-  if (now - port_->owing_since() >= Attendance::kOverdue)
+  if (now - port_->owing_since() >= Attendance::kOverdue) {
+    attendance_.left_undone();
     (void)port_->drive(now, verbs::Wire::Driver::kHelper);
+  }
   const auto [step, rest] = attendance_.stand_by(now, port_->busy(), port_->driven_at());
   switch (step) {
     case Attendance::Step::kRest:

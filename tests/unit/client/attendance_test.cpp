@@ -27,6 +27,17 @@ class AttendanceTest : public testing::Test {
   Attendance::Advice stand_by(Duration driven = microseconds(1000)) {
     return attendance_.stand_by(now_, false, {(now_ + -driven).ns});
   }
+  // Looks that find it at nothing but polling, each after the pause before; the last pause.
+  Duration spin(unsigned looks) {
+    Duration rest = Attendance::kAfterLastPoll;
+    for (unsigned i = 0; i < looks; ++i) {
+      pass(rest);
+      polls_ += static_cast<uint64_t>(rest / microseconds(1));
+      EXPECT_FALSE(look());
+      rest = pause({});
+    }
+    return rest;
+  }
   Duration pause(Duration used) { return attendance_.pause(Attendance::kAfterLastPoll, used); }
   // Packets lie in the socket though the program has polled, and then the helper finds work.
   void begin_to_watch() {
@@ -96,6 +107,39 @@ TEST_F(AttendanceTest, PausesAsItsShareOfTheProcessorWants) {
   EXPECT_EQ(Attendance::kLongestPause, pause(used += microseconds(300)));
   attendance_.worked_alone(true);
   EXPECT_EQ(Attendance::kAfterLastPoll, pause(used += base::milliseconds(1))) << "that was for its work";
+}
+
+TEST_F(AttendanceTest, WhoDoesNothingButPollIsLookedAtRarely) {
+  EXPECT_EQ(Attendance::kAfterLastPoll, spin(Attendance::kProven - 1));
+  EXPECT_EQ(Attendance::kRarely, spin(10));
+  pass(Attendance::kRarely - microseconds(1));
+  EXPECT_FALSE(look());
+  EXPECT_EQ(Attendance::kAfterLastPoll, pause({})) << "it polls no more, it seems";
+  pass(Attendance::kAfterLastPoll);
+  EXPECT_TRUE(look());
+}
+
+TEST_F(AttendanceTest, WhoPollsNowAndThenIsLookedAtAsEver) {
+  EXPECT_EQ(Attendance::kRarely, spin(Attendance::kProven));
+  for (int i = 0; i < 100; ++i) {
+    pass(Attendance::kAfterLastPoll);
+    polls_ += Attendance::kAfterLastPoll / Attendance::kAtNothingElse - 1;
+    EXPECT_FALSE(look());
+    EXPECT_EQ(Attendance::kAfterLastPoll, pause({}));
+  }
+}
+
+TEST_F(AttendanceTest, WhoLeavesSomethingUndoneMustProveItselfAnew) {
+  EXPECT_EQ(Attendance::kRarely, spin(Attendance::kProven));
+  attendance_.left_undone();
+  EXPECT_EQ(Attendance::kAfterLastPoll, spin(Attendance::kProven - 1));
+  EXPECT_EQ(Attendance::kRarely, spin(1));
+}
+
+TEST_F(AttendanceTest, ADoubtIsShortForWhoeverItIs) {
+  EXPECT_EQ(Attendance::kRarely, spin(Attendance::kProven));
+  EXPECT_EQ(Step::kLookAtSocket, stand_by().step);
+  EXPECT_EQ(Attendance::kDoubt, attendance_.pause(attendance_.saw_packets(true), {}));
 }
 
 // The program is given less time, and its polling on shows that the doubt was unfounded: the next comes later
