@@ -9,7 +9,8 @@ bool Attendance::look(base::Instant now, uint64_t polls, bool busy) {
   const uint64_t more = polls - std::exchange(polls_seen_, polls);
   const base::Duration since = now - std::exchange(looked_at_, now);
   if (more != 0 || busy) polled_at_ = now;
-  proven_ = more >= static_cast<uint64_t>(since / kAtNothingElse) ? std::min(proven_ + 1, kProven) : 0;
+  const bool spins = !watches_ && more > static_cast<uint64_t>(since / kAtNothingElse);
+  proven_ = spins ? std::min(proven_ + 1, kProven) : 0;
   return alone_ = now - polled_at_ >= pause_;
 }
 
@@ -63,7 +64,7 @@ base::Duration Attendance::saw_packets(bool any) {
 base::Duration Attendance::pause(base::Duration least, base::Duration used) {
   pause_ = least;
   const base::Duration before = std::exchange(used_, weighs_time() ? used : base::Duration{});
-  if (weighs_time() && proven_ == kProven) pause_ = least = std::max(least, kRarely);
+  if (relies()) pause_ = least = std::max(least, kRarely);
   if (weighs_time() && before != base::Duration{})
     pause_ = std::max(least, std::min(kShare * (used - before), kLongestPause));
   return pause_;

@@ -40,8 +40,10 @@ class Attendance {
   [[nodiscard]] bool look(base::Instant now, uint64_t polls, bool busy);
   // Nobody but the helper looks at the socket.
   [[nodiscard]] bool alone() const { return alone_; }
-  // Something waited for the helper though the program polls.
+  // Something waited for the helper though the program polls, or it is about to stop polling.
   void left_undone() { proven_ = 0; }
+  // The helper pauses for long, for the program will poll.
+  [[nodiscard]] bool relies() const { return proven_ == kProven && weighs_time(); }
   [[nodiscard]] bool polled_since(uint64_t polls) const { return polls != polls_seen_; }
 
   // ---- Alone. ----
@@ -65,7 +67,9 @@ class Attendance {
   // `driven_at`: when a thread that polls last began to take packets in.
   [[nodiscard]] Advice stand_by(base::Instant now, bool busy, base::Instant driven_at);
   void drove(bool found) {
-    if (found && !there_) in_vain_ = 0;
+    if (!found || there_) return;
+    in_vain_ = 0;
+    left_undone();
   }
   // The least rest that follows.
   [[nodiscard]] base::Duration saw_packets(bool any);

@@ -220,18 +220,24 @@ base::Instant DataPath::help(base::Instant now) {
   const bool alone = attendance_.look(now, process_.polls(), process_.wire_active() && port_->busy());
   const bool letters = exchange_->has_letters();
   if (letters) read_letters(alone);
-  if (look_at_bells() || letters) attendance_.left_undone();
+  const bool stops = std::exchange(relied_, false) && !process_.rely_no_more();
+  if (look_at_bells() || letters || stops) attendance_.left_undone();
   if (!alone) return pause(process_.wire_active() ? stand_by(now) : Attendance::kAfterLastPoll);
 
   attendance_.worked_alone(work_on());
   const base::Instant next = std::min(process_.pending().run_all(now), wire_due());
   // Asleep from here on: who leaves something must wake us. What was left just before is seen here.
   exchange_->self().set_helper_sleeps(true);
-  if (exchange_->has_letters()) return now;
-  for (const auto& queue : process_.queues())
-    if (process_.arena().bell(queue->index()).attention.get() != 0) return now;
-  if (process_.has_failures()) return now;
+  if (left_behind() || process_.has_failures()) return now;
   return std::min({next, process_.pending().next_due(), wire_due()});
+}
+
+// Peers have left something.
+bool DataPath::left_behind() {
+  if (exchange_->has_letters()) return true;
+  return std::ranges::any_of(process_.queues(), [&](const auto& queue) {
+    return process_.arena().bell(queue->index()).attention.get() != 0;
+  });
 }
 
 // What comes by the network comes in bursts. To sleep after each run costs more than the run, here and at the
@@ -262,7 +268,12 @@ base::Instant DataPath::pause(base::Duration least) {
   if (attendance_.weighs_time()) ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
   const base::Duration pause =
       attendance_.pause(least, std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec));
-  return base::now() + pause;
+  const base::Instant now = base::now();
+  if (!attendance_.relies()) return now + pause;
+  relied_ = true;
+  process_.rely_on_polls();
+  exchange_->self().set_helper_rests();
+  return left_behind() ? now : now + pause;
 }
 
 // Tells how long the program may poll without us.

@@ -61,6 +61,7 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   void wake_own_helper();
   void read_letters(bool alone);
   bool look_at_bells();
+  [[nodiscard]] bool left_behind();
   bool work_on();
   void lose(const std::shared_ptr<local::Neighbour>& neighbour);
   [[nodiscard]] base::Instant wire_due();
@@ -78,6 +79,7 @@ class DataPath final : public HelperWork, public std::enable_shared_from_this<Da
   // The helper thread's own.
   std::vector<std::shared_ptr<local::Neighbour>> watched_;
   Attendance attendance_;
+  bool relied_ = false;  // on the program, in the last pause
 };
 
 // What an address handle of that device holds. EINVAL: it names no port or GID of it.

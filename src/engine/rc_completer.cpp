@@ -252,7 +252,7 @@ DropReason RcRequester::on_read_response(Instant now, const roce::Packet& packet
 }
 
 size_t RcRequester::on_more(Instant now, const roce::Packet& before, MorePayloads& payloads) {
-  // All are as long as the one before: what ends a READ may be shorter, and no packet between.
+  // They are as long as the one before, which may be the short end of the READ before theirs.
   if (failed_ || head_ == tail_ || before.payload.size() != config_.mtu) return 0;
   Flight& flight = at(head_);
   if (flight.request.kind != Request::Kind::kRead || before.bth.psn + 1 != flight.first + flight.done ||

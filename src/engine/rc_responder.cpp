@@ -238,6 +238,7 @@ Verdict RcResponder::on_read(const roce::Packet& packet) {
 bool RcResponder::goes_on(const RemoteRange& range, uint32_t packets) const {
   if (jobs_made_ == 0 || packets > roce::kPair || range.length == 0) return false;
   const Job& last = job(jobs_made_ - 1);
+  // Should both have come round, so has the number that its answers tell, and they are right.
   const bool nothing_between = last.first + last.packets == expected_ &&
                                ((last.msn + last.packets / roce::kPair - 1) & 0xffffff) == msn_;
   return in_pairs(last) && nothing_between && last.range.length < kLongestEven &&

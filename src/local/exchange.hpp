@@ -43,6 +43,7 @@ class Exchange final : public verbs::Postman {
     return introducer_ ? introducer_(slot) : nullptr;
   }
   void tell_posted(uint32_t srq, const std::bitset<256>& slots) override;
+  void wake_resting_helper() override { self_->wake_resting_helper(); }
 
   [[nodiscard]] bool has_letters() const override {
     const auto& letters = process_.arena().rings_head().letters;

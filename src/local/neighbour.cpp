@@ -164,6 +164,8 @@ void Self::set_helper_sleeps(bool sleeps) {
   arena().rings_head().helper_sleeps.atomic().store(sleeps ? 1 : 0);
 }
 
+void Self::set_helper_rests() { arena().rings_head().helper_sleeps.atomic().store(1); }
+
 void Self::ring_channel(uint16_t cq) {
   if (verbs::HeldBells::hold(*this, cq)) return;
   const auto& entry = arena().cq(cq);

@@ -107,6 +107,9 @@ class Self final : public Neighbour {
   }
   // Whether whoever leaves something for the helper thread must wake it.
   void set_helper_sleeps(bool sleeps);
+  // Peers wake it, our own program needn't: it polls.
+  void set_helper_rests();
+  void wake_resting_helper() { wake_(); }
   void ring_channel(uint16_t cq) override;
   [[nodiscard]] bool empty_rings(uint16_t cq) override { return process_.empty_rings(cq); }
   [[nodiscard]] verbs::HeldMemory mapped(uint32_t, uint64_t, uint64_t) override { return nullptr; }

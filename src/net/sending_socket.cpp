@@ -129,36 +129,32 @@ int SendingSocket::send(const Route& route, std::span<const std::byte> bytes, ui
   const int fd = fd_.get_often();
   if (fd < 0) return EBADF;
   const bool lone = segment_bytes == 0;
-  get_used_to(fd, {.segment_bytes = lone ? last_.segment_bytes : segment_bytes,
-                   .traffic_class = route.traffic_class,
-                   .hop_limit = route.hop_limit});
+  get_used_to(fd, {.traffic_class = route.traffic_class, .hop_limit = route.hop_limit}, segment_bytes);
   Message message(route, source_, habit_);
-  const uint16_t habit = habit_.segment_bytes;
   // A lone packet is cut if it is longer; one that isn't is a plain datagram.
-  if (lone ? habit != 0 && bytes.size() > habit : habit != segment_bytes) message.cut_into(segment_bytes);
+  if (lone ? cuts_into_ != 0 && bytes.size() > cuts_into_ : cuts_into_ != segment_bytes)
+    message.cut_into(segment_bytes);
   return message.send(fd, bytes);
 }
 
 bool SendingSocket::stop_cutting() {
   const int fd = fd_.get_often();
-  alike_ = 0;
-  return habit_.segment_bytes != 0 && fd >= 0 && cut_into(fd, 0);
+  segments_ = {};
+  return cuts_into_ != 0 && fd >= 0 && cut_into(fd, 0);
 }
 
-void SendingSocket::get_used_to(int fd, const Manner& asked) {
-  constexpr unsigned kAlike = 16;
-  alike_ = asked == last_ ? alike_ + 1 : 0;
-  last_ = asked;
-  if (alike_ != kAlike || asked == habit_) return;
-  // What the kernel refuses messages go on to say.
-  (void)(asked.segment_bytes == habit_.segment_bytes || cut_into(fd, asked.segment_bytes));
+// What the kernel refuses messages go on to say.
+void SendingSocket::get_used_to(int fd, const Manner& asked, uint16_t segment_bytes) {
+  if (segment_bytes != 0 && segments_.often(segment_bytes) && segment_bytes != cuts_into_)
+    (void)cut_into(fd, segment_bytes);
+  if (!manners_.often(asked)) return;
   (void)(asked.traffic_class == habit_.traffic_class || set_traffic_class(fd, asked.traffic_class));
   (void)(asked.hop_limit == habit_.hop_limit || set_hop_limit(fd, asked.hop_limit));
 }
 
 bool SendingSocket::cut_into(int fd, uint16_t bytes) {
   const bool done = set_option(fd, IPPROTO_UDP, UDP_SEGMENT, bytes);
-  if (done) habit_.segment_bytes = bytes;
+  if (done) cuts_into_ = bytes;
   return done;
 }
 

@@ -26,22 +26,35 @@ class SendingSocket {
   // One datagram, or, where they aren't 0, packets of `segment_bytes`. 0, or why not.
   [[nodiscard]] int send(const Route& route, std::span<const std::byte> bytes, uint16_t segment_bytes);
   // What it cuts longer messages into without being told; 0: it doesn't.
-  [[nodiscard]] uint16_t cuts_into() const { return habit_.segment_bytes; }
+  [[nodiscard]] uint16_t cuts_into() const { return cuts_into_; }
   // False: it never did, or can't be stopped.
   [[nodiscard]] bool stop_cutting();
 
  private:
-  // What the kernel would have to be told with each message.
+  // What the kernel would have to be told beside each message.
   struct Manner {
-    uint16_t segment_bytes = 0;
     uint8_t traffic_class = 0;
     uint8_t hop_limit = Route{}.hop_limit;
 
     bool operator==(const Manner&) const = default;
   };
+  // What is asked for, one message after the other.
+  template <typename T>
+  struct Asked {
+    T last{};
+    unsigned alike = 0;  // times that it was the same as the time before
+
+    // True: so often that the socket might do it by itself.
+    [[nodiscard]] bool often(const T& asked) {
+      constexpr unsigned kOften = 16;
+      alike = asked == last ? alike + 1 : 0;
+      last = asked;
+      return alike == kOften;
+    }
+  };
   class Message;
 
-  void get_used_to(int fd, const Manner& asked);
+  void get_used_to(int fd, const Manner& asked, uint16_t segment_bytes);
   [[nodiscard]] bool cut_into(int fd, uint16_t bytes);
   [[nodiscard]] bool set_traffic_class(int fd, uint8_t traffic_class);
   [[nodiscard]] bool set_hop_limit(int fd, uint8_t hop_limit);
@@ -52,8 +65,10 @@ class SendingSocket {
   Address source_;     // what it is bound to; unspecified: to none, so each message says it
   // What is asked for again and again it does by itself: a message with nothing beside it is 0.15 us less.
   Manner habit_;
-  Manner last_;         // what was asked for last
-  unsigned alike_ = 0;  // messages that asked for the same as the one before, one behind the other
+  uint16_t cuts_into_ = 0;
+  Asked<Manner> manners_;
+  Asked<uint16_t>
+      segments_;  // of runs: lone packets don't teach it to cut, which some kernels then refuse them
 };
 
 }  // namespace verbena::net

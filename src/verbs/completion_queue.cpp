@@ -282,6 +282,7 @@ void CompletionQueue::arm(bool solicited_only) {
   while (before < wanted && !armed.compare_exchange_weak(before, wanted)) {
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  process_.may_stop_polling();
 }
 
 base::Result<void> CompletionQueue::resize(int cqe) {

@@ -33,6 +33,8 @@ class Postman {
   virtual bool read_letters() = 0;
   // XRC: that shared queue of ours has receives for which processes in these slots may wait.
   virtual void tell_posted(uint32_t /*srq*/, const std::bitset<256>& /*slots*/) {}
+  // It rests longer than it should now.
+  virtual void wake_resting_helper() {}
 };
 
 // What comes and goes by the network; wire/ does it.
@@ -124,6 +126,14 @@ class Process {
   void fail_users_later(CompletionQueue& queue);
   void fail_later(std::shared_ptr<QueuePair> queue_pair);
   [[nodiscard]] uint64_t polls();
+  // The helper looks rarely, for the program polls all the time: whoever is about to stop that has it called.
+  void rely_on_polls() { relied_on_.store(true); }
+  void may_stop_polling() {
+    if (relied_on_.load(std::memory_order_relaxed) && relied_on_.exchange(false) && postman_)
+      postman_->wake_resting_helper();
+  }
+  // True: nobody was about to stop.
+  bool rely_no_more() { return relied_on_.exchange(false); }
   // Held by who rings a channel of this process's, from when it reads the descriptor.
   [[nodiscard]] std::mutex& ringing() { return ringing_; }
 
@@ -160,6 +170,7 @@ class Process {
   size_t sweep_at_ = 64;  // entries of queues_
   std::vector<InboundRing> retired_;
   uint32_t last_ring_id_ = 0;
+  std::atomic<bool> relied_on_ = false;
   std::atomic<bool> failing_any_ = false;
   std::vector<uint16_t> failing_cqs_;
   std::vector<std::shared_ptr<QueuePair>> failing_qps_;

@@ -136,6 +136,25 @@ TEST_F(AttendanceTest, WhoLeavesSomethingUndoneMustProveItselfAnew) {
   EXPECT_EQ(Attendance::kRarely, spin(1));
 }
 
+// Looks may follow each other at once, and find nobody.
+TEST_F(AttendanceTest, NobodyProvesItselfByQuickLooks) {
+  for (unsigned i = 0; i < 2 * Attendance::kProven; ++i) {
+    pass(microseconds(10));
+    EXPECT_TRUE(look());
+  }
+  see_a_poll();
+  EXPECT_EQ(Attendance::kAfterLastPoll, pause({}));
+}
+
+TEST_F(AttendanceTest, NobodyProvesItselfWhileWatched) {
+  begin_to_watch();
+  EXPECT_NE(Attendance::kRarely, spin(2 * Attendance::kProven));
+  attendance_.left_undone();
+  for (unsigned i = 0; i < Attendance::kPatience; ++i)
+    EXPECT_EQ(Step::kRest, attendance_.stand_by(now_, true, {}).step);
+  EXPECT_EQ(Attendance::kAfterLastPoll, pause({})) << "it is watched no more";
+}
+
 TEST_F(AttendanceTest, ADoubtIsShortForWhoeverItIs) {
   EXPECT_EQ(Attendance::kRarely, spin(Attendance::kProven));
   EXPECT_EQ(Step::kLookAtSocket, stand_by().step);

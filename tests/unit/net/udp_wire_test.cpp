@@ -209,6 +209,20 @@ TEST_F(Wire, ADeviceWithoutChecksumsGetsTheRunAllTheSame) {
   }
 }
 
+// Some kernels refuse lone packets to a socket that cuts, and a run that they wouldn't cut has gone as such.
+TEST_F(Wire, LonePacketsDontTeachASocketToCut) {
+  for (const Route& route : {route4(), route6()}) {
+    const uint64_t cut = here_->sent().cut_by_socket;
+    send(route, 2, 1'000);
+    expect_arrived(route, 2, 1'000);
+    for (int i = 0; i < 40; ++i) send(route, 1, 1'000);
+    send(route, 2, 1'000);
+    EXPECT_EQ(cut, here_->sent().cut_by_socket);
+    Keeper keeper;
+    ASSERT_TRUE(keeper.take(*there_, 42));
+  }
+}
+
 // By then the sockets cut by themselves. Some kernels refuse that, others make the checksums.
 TEST_F(Wire, ADeviceThatHasChecksumsNoMoreGetsRunsAndLonePacketsAllTheSame) {
   for (const Route& route : {route4(), route6()}) {

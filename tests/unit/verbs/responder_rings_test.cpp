@@ -363,5 +363,32 @@ TEST(Failure, OfTheOwnersOwnDoingKeepsWhatWasDeliveredBefore) {
                    .memory = {{0, "abc"}}}}});
 }
 
+class SleeperPostman final : public Postman {
+ public:
+  [[nodiscard]] bool has_letters() const override { return false; }
+  bool read_letters() override { return false; }
+  void wake_resting_helper() override { ++wakes; }
+  unsigned wakes = 0;
+};
+
+// Who arms a queue may sleep next: a helper that rests because the program polls is told, once.
+TEST(CompletionQueueArms, TellAHelperThatReliesOnPolls) {
+  OwnerProcess owner;
+  const auto postman = std::make_shared<SleeperPostman>();
+  owner.process().set_postman(postman);
+  const auto cq = owner.make_cq(8);
+  cq->arm(false);
+  EXPECT_EQ(postman->wakes, 0u);
+  owner.process().rely_on_polls();
+  cq->arm(false);
+  cq->arm(true);
+  EXPECT_EQ(postman->wakes, 1u);
+  EXPECT_FALSE(owner.process().rely_no_more());
+  owner.process().rely_on_polls();
+  EXPECT_TRUE(owner.process().rely_no_more());
+  cq->arm(false);
+  EXPECT_EQ(postman->wakes, 1u);
+}
+
 }  // namespace
 }  // namespace verbena::verbs
