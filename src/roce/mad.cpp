@@ -58,7 +58,9 @@ void emit_mad(const Mad& mad, std::span<std::byte, kMadBytes> into) {
 }
 
 std::span<const std::byte> verbena_data(const Mad& mad) {
-  if (mad.header.management_class != mad_class::kVerbena || mad.data.size() != kMadDataBytes) return {};
+  if (mad.header.management_class != mad_class::kVerbena ||
+      mad.header.class_version != MadHeader{}.class_version || mad.data.size() != kMadDataBytes)
+    return {};
   const auto oui = mad.data.subspan(kVendorOuiAt, kVerbenaOui.size());
   const bool ours = std::equal(oui.begin(), oui.end(), kVerbenaOui.begin(),
                                [](std::byte a, uint8_t b) { return std::to_integer<uint8_t>(a) == b; });
@@ -74,6 +76,7 @@ void emit_verbena_mad(const MadHeader& header, std::span<const std::byte> data,
   std::copy(data.begin(), data.end(), whole.begin() + kVendorDataAt);
   Mad mad{header, whole};
   mad.header.management_class = mad_class::kVerbena;
+  mad.header.class_version = MadHeader{}.class_version;
   emit_mad(mad, into);
 }
 

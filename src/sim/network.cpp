@@ -21,10 +21,12 @@ Network::Network(EventQueue& events, Journal& journal, Random random, const Netw
     : events_(events), journal_(journal), random_(random), config_(config) {}
 
 HostId Network::add(Receiver receiver) {
-  ports_.push_back({.up = Link(config_.bits_per_second, config_.send_queue_bytes),
-                    .down = Link(config_.bits_per_second, config_.receive_queue_bytes),
+  const auto host = static_cast<HostId>(ports_.size());
+  const LineConfig& line = config_.line(host);
+  ports_.push_back({.up = Link(line.bits_per_second, line.send_queue_bytes),
+                    .down = Link(line.bits_per_second, line.receive_queue_bytes),
                     .receiver = std::move(receiver)});
-  return static_cast<HostId>(ports_.size() - 1);
+  return host;
 }
 
 // Hosts with an even sum of numbers talk over IPv4, the others over IPv6.
@@ -72,7 +74,7 @@ void Network::send(Datagram datagram) {
 }
 
 void Network::cross(Datagram datagram) {
-  const auto& bad = config_.impairment;
+  const auto& bad = config_.line(datagram.to).impairment;
   const auto& parted = ports_[datagram.from].parted_until;
   if (datagram.to < parted.size() && events_.now() < parted[datagram.to]) {
     ++counters_.parted;

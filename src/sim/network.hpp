@@ -34,11 +34,20 @@ struct Impairment {
   base::Duration jitter{};     // at most so much more, order kept
 };
 
-struct NetworkConfig {
+// A host's line to the switch and from it.
+struct LineConfig {
   uint64_t bits_per_second = 10'000'000'000;
   size_t send_queue_bytes = 1 << 20;     // a full one makes the sender wait
   size_t receive_queue_bytes = 1 << 20;  // a full one drops
-  Impairment impairment;
+  Impairment impairment;                 // of what comes to this host
+};
+
+struct NetworkConfig : LineConfig {
+  std::vector<LineConfig> own_lines;  // of the first hosts; the others' is the one above
+
+  [[nodiscard]] const LineConfig& line(HostId host) const {
+    return host < own_lines.size() ? own_lines[host] : *this;
+  }
 };
 
 class Network {

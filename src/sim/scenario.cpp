@@ -20,11 +20,16 @@ Duration up_to(Random& random, Duration most) {
 
 // The longest that a round trip takes when nothing is lost.
 Duration round_trip(const Scenario& scenario) {
-  const auto& network = scenario.network;
-  const auto& bad = network.impairment;
-  const Link slow(network.bits_per_second, 0);
-  return 2 * (bad.delay + bad.jitter + bad.held_back + scenario.host.poll_delay) +
-         2 * slow.time_for(network.send_queue_bytes) + 2 * slow.time_for(network.receive_queue_bytes);
+  Duration longest{};
+  for (HostId host = 0; host < scenario.hosts; ++host) {
+    const LineConfig& line = scenario.network.line(host);
+    const auto& bad = line.impairment;
+    const Link link(line.bits_per_second, 0);
+    longest =
+        std::max(longest, bad.delay + bad.jitter + bad.held_back + link.time_for(line.send_queue_bytes) +
+                              link.time_for(line.receive_queue_bytes));
+  }
+  return 2 * (longest + scenario.host.poll_delay);
 }
 
 EndpointConfig draw_end(Random& random, const EndpointConfig& both) {
@@ -124,14 +129,12 @@ void add_xrc(Random& random, Scenario& scenario) {
   }
 }
 
-}  // namespace
-
-NetworkConfig draw_network(Random& random) {
-  NetworkConfig network;
-  network.bits_per_second = random.spread(100'000'000, 100'000'000'000);
-  network.send_queue_bytes = random.spread(32 << 10, 4 << 20);
-  network.receive_queue_bytes = random.spread(32 << 10, 4 << 20);
-  auto& bad = network.impairment;
+LineConfig draw_line(Random& random) {
+  LineConfig line;
+  line.bits_per_second = random.spread(100'000'000, 100'000'000'000);
+  line.send_queue_bytes = random.spread(32 << 10, 4 << 20);
+  line.receive_queue_bytes = random.spread(32 << 10, 4 << 20);
+  auto& bad = line.impairment;
   bad.delay = Duration(static_cast<int64_t>(random.spread(1'000, 50'000'000)));
   if (random.percent(40)) bad.jitter = up_to(random, bad.delay);
   if (random.percent(70)) bad.lost = static_cast<uint32_t>(random.spread(100, 100'000));
@@ -141,8 +144,12 @@ NetworkConfig draw_network(Random& random) {
     bad.overtaken = static_cast<uint32_t>(random.spread(100, 50'000));
     bad.held_back = Duration(static_cast<int64_t>(random.spread(1'000, 20'000'000)));
   }
-  return network;
+  return line;
 }
+
+}  // namespace
+
+NetworkConfig draw_network(Random& random) { return {draw_line(random), {}}; }
 
 Scenario draw_scenario(uint64_t seed) {
   Random random(seed);
@@ -153,6 +160,9 @@ Scenario draw_scenario(uint64_t seed) {
   if (random.percent(50))
     scenario.host.poll_delay = Duration(static_cast<int64_t>(random.spread(100, 1'000'000)));
   scenario.hosts = static_cast<uint32_t>(random.spread(2, 6));
+  if (Random lines(~seed); lines.percent(30))
+    for (HostId host = 0; host < scenario.hosts; ++host)
+      scenario.network.own_lines.push_back(draw_line(lines));
   const uint64_t connections = random.spread(1, 8);
   // A few runs move megabytes, most do not: thousands of them must fit into seconds.
   const uint64_t budget = random.percent(2) ? 4 << 20 : random.spread(64, 1 << 20) / connections + 64;
@@ -167,15 +177,13 @@ std::string to_line(const Scenario& scenario) {
   const auto& network = scenario.network;
   const auto& bad = network.impairment;
   return fmt::format(
-      "seed {}: {} hosts, {} connections, {} shared queues, {} mishaps; {} Mb/s, delay {} us + {}, queues {} "
-      "{} {}; lost {} "
-      "doubled "
-      "{} damaged {} overtaken {} by {} us",
-      scenario.seed, scenario.hosts, scenario.connections.size(), scenario.host.pools.count,
-      scenario.mishaps.size(), network.bits_per_second / 1'000'000, bad.delay.count() / 1000,
-      bad.jitter.count() / 1000, network.send_queue_bytes, network.receive_queue_bytes,
-      scenario.host.inbox_bytes, bad.lost, bad.doubled, bad.damaged, bad.overtaken,
-      bad.held_back.count() / 1000);
+      "seed {}: {} hosts, {} with lines of their own, {} connections, {} shared queues, {} mishaps; {} Mb/s, "
+      "delay {} us + {}, queues {} {} {}; lost {} doubled {} damaged {} overtaken {} by {} us",
+      scenario.seed, scenario.hosts, network.own_lines.size(), scenario.connections.size(),
+      scenario.host.pools.count, scenario.mishaps.size(), network.bits_per_second / 1'000'000,
+      bad.delay.count() / 1000, bad.jitter.count() / 1000, network.send_queue_bytes,
+      network.receive_queue_bytes, scenario.host.inbox_bytes, bad.lost, bad.doubled, bad.damaged,
+      bad.overtaken, bad.held_back.count() / 1000);
 }
 
 }  // namespace verbena::sim

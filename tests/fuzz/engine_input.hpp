@@ -132,4 +132,7 @@ void run_rc_responder(std::span<const uint8_t> bytes);
 void run_uc_responder(std::span<const uint8_t> bytes);
 void run_ud(std::span<const uint8_t> bytes);
 
+// No steps: bytes as a socket hands them over, BTH to ICRC.
+void run_roce(std::span<const uint8_t> input);
+
 }  // namespace verbena::fuzz

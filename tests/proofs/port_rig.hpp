@@ -2,6 +2,7 @@
 // with a process of the test's own behind them.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "engine/rc_responder.hpp"
 #include "engine/uc_responder.hpp"
 #include "engine/ud.hpp"
+#include "roce/bytes.hpp"
 #include "support/engine_model.hpp"
 #include "wire/port.hpp"
 
@@ -40,13 +42,18 @@ void seal(std::vector<std::byte>& bytes, Way way, uint16_t id = 0);
 
 class RigLink final : public net::Link {
  public:
-  bool send(const net::Run&) override { return true; }
+  bool send(const net::Run& run) override {
+    for (size_t i = 0; i < run.packets(); ++i)
+      sent_to.push_back({roce::load_be<uint32_t>(&run.packet(i)[4]) & 0xffffff});
+    return true;
+  }
   uint16_t source_port(const net::Route&) override { return 0xc000; }
   size_t receive(net::Sink& sink, size_t budget) override;
   int fd() const override { return -1; }
 
   std::deque<net::Received> waiting;  // the bytes are the test's
   std::deque<net::ReceivedRun> runs;  // come after them
+  std::vector<base::Qpn> sent_to;     // by the port itself
 };
 
 // The model's, with a memory window that the peer may invalidate.
@@ -145,6 +152,8 @@ class PortRig {
   // Packets of one size that come together: merged, or one by one.
   void receive_together(std::span<const std::vector<std::byte>> packets, bool merged);
   [[nodiscard]] const wire::Port::Counters& counters() const { return port_->counters(); }
+  // Packets that the port itself has sent there.
+  [[nodiscard]] ptrdiff_t sent_to(base::Qpn whom) const { return std::ranges::count(link_->sent_to, whom); }
 
   RigConnection connection;
   base::Instant now{1'000'000'000};

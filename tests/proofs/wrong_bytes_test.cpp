@@ -5,7 +5,9 @@
 #include <random>
 
 #include "packet_kinds.hpp"
+#include "roce/greeting.hpp"
 #include "roce/icrc.hpp"
+#include "roce/mad.hpp"
 
 namespace verbena::test {
 namespace {
@@ -95,6 +97,66 @@ TEST(WrongBytesElsewhere, TooFewOrTooMany) {
       }
     }
   }
+}
+
+constexpr auto kAsker = base::Qpn::make(kSlot, 7);
+
+// A question whether we are Verbena, to which the port itself answers.
+std::vector<std::byte> question(Way way) {
+  std::vector<std::byte> bytes(roce::kGreetingBytes + roce::kIcrcBytes);
+  roce::emit_greeting({.from = kAsker, .transaction = 42}, base::Qpn::make(kSlot, 0),
+                      std::span(bytes).first<roce::kGreetingBytes>());
+  seal(bytes, way);
+  return bytes;
+}
+
+TEST(WrongGreetings, OneByteWrongIsNoQuestion) {
+  PortRig rig(roce::Service::kRc, Way::kIpv6);
+  const auto good = question(Way::kIpv6);
+  auto bytes = good;
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    if (at == kCongestionByte) continue;
+    for (unsigned change = 1; change < 256; ++change) {
+      bytes[at] = good[at] ^ static_cast<std::byte>(change);
+      ASSERT_EQ(wire::name_of(rig.receive(bytes)), wire::name_of(expected_at(at))) << at << " by " << change;
+    }
+    bytes[at] = good[at];
+  }
+  EXPECT_EQ(rig.sent_to(kAsker), 0);
+  EXPECT_EQ(rig.receive(good), Drop::kNone);
+  EXPECT_EQ(rig.sent_to(kAsker), 1);
+}
+
+// Each with an ICRC that fits. In the MAD behind BTH and DETH: what its header says, and the version.
+TEST(WrongGreetings, OneFieldWrongIsNoQuestion) {
+  constexpr size_t kMadAt = 12 + 8;
+  for (const Way way : {Way::kRecognised, Way::kForeign, Way::kIpv6}) {
+    PortRig rig(roce::Service::kRc, way);
+    const auto good = question(way);
+    for (const size_t at :
+         {size_t{0}, size_t{12}, kMadAt, kMadAt + 1, kMadAt + 2, kMadAt + 3, kMadAt + 4, kMadAt + 16}) {
+      auto bytes = good;
+      bytes[at] ^= std::byte{0x21};
+      seal(bytes, way);
+      EXPECT_NE(rig.receive(bytes), Drop::kNone) << at;
+      EXPECT_EQ(rig.sent_to(kAsker), 0) << at;
+    }
+    EXPECT_EQ(rig.receive(good), Drop::kNone);
+    EXPECT_EQ(rig.sent_to(kAsker), 1);
+  }
+}
+
+// An answer to what nobody asked, or from elsewhere, makes no stranger pass for Verbena.
+TEST(WrongGreetings, AnAnswerWithoutAQuestionIsNone) {
+  PortRig rig(roce::Service::kRc, Way::kIpv6);
+  std::vector<std::byte> bytes(roce::kGreetingBytes + roce::kIcrcBytes);
+  roce::emit_greeting({.answer = true, .from = roce::kGeneralServicesQpn, .transaction = 42},
+                      base::Qpn::make(kSlot, 0), std::span(bytes).first<roce::kGreetingBytes>());
+  seal(bytes, Way::kIpv6);
+  const auto before = rig.connection.state();
+  EXPECT_EQ(rig.receive(bytes), Drop::kNone);
+  EXPECT_EQ(rig.connection.state(), before);
+  EXPECT_EQ(rig.sent_to(kAsker), 0);
 }
 
 // A foreign host's IPv4 ID is unknown to us, which leaves a check of 16 bits (DESIGN 2.4).

@@ -43,5 +43,26 @@ INSTANTIATE_TEST_SUITE_P(Of, Incast,
                            return test.param == kWrite ? "Write" : test.param == kSend ? "Send" : "Read";
                          });
 
+// The slowest line on the way is what counts, whoever's it is.
+TEST(Lines, MayBeAHostsOwn) {
+  const auto gigabits = [](std::vector<uint64_t> bits_per_second) {
+    StreamConfig config{.kind = engine::Request::Kind::kWrite, .requests = 32, .request_bytes = 64 << 10};
+    for (const uint64_t bits : bits_per_second) {
+      LineConfig line;
+      line.bits_per_second = bits;
+      config.network.own_lines.push_back(line);
+    }
+    const auto result = measure_stream(config);
+    EXPECT_EQ(result.wrong, "");
+    return result.gigabits_per_second;
+  };
+  constexpr uint64_t kFast = 10'000'000'000;
+  constexpr uint64_t kSlow = 1'000'000'000;
+  EXPECT_GT(gigabits({}), 3.0);
+  EXPECT_GT(gigabits({kFast, kFast}), 3.0);
+  EXPECT_LT(gigabits({kSlow, kFast}), 1.0);
+  EXPECT_LT(gigabits({kFast, kSlow}), 1.0);
+}
+
 }  // namespace
 }  // namespace verbena::sim

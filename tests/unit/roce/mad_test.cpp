@@ -85,9 +85,13 @@ RC_GTEST_PROP(MadProperty, ParseUndoesEmitOfVerbenasOwn, ()) {
   const auto parsed = parse_mad(bytes);
   RC_ASSERT(parsed.has_value());
   header.management_class = mad_class::kVerbena;
+  header.class_version = 1;
   RC_ASSERT(parsed->header == header);
   RC_ASSERT(verbena_data(*parsed).size() == kVendorDataBytes);
   RC_ASSERT(holds(verbena_data(*parsed), data));
+  auto other = *parsed;
+  other.header.class_version = 2;
+  RC_ASSERT(verbena_data(other).empty());
 }
 
 // Any bytes of the right length and version come out again, but for the two that are reserved.

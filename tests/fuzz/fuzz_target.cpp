@@ -1,4 +1,4 @@
-// A libFuzzer target for one of the runs of engine_input.hpp, which FUZZ_RUN names.
+// A libFuzzer target for the run of engine_input.hpp that FUZZ_RUN names.
 #include "engine_input.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
