@@ -11,11 +11,14 @@
 #include <string>
 
 #include "end.hpp"
+#include "support/counters.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
 namespace verbena::unreliable {
 namespace {
+
+using support::counter;
 
 class Neighbour {
  public:
@@ -77,24 +80,6 @@ class Neighbour {
 bool by_wire() {
   const char* path = std::getenv("VERBENA_PATH");
   return path != nullptr && std::string(path) == "wire";
-}
-
-// Of this process, as `verbena counters` shows it; it is shown a moment after it changed.
-uint64_t counter(const std::string& name) {
-  const std::string mine = "pid " + std::to_string(::getpid());
-  std::FILE* shown = ::popen(VERBENA_COMMAND " counters", "r");
-  char line[256];
-  bool ours = false;
-  uint64_t value = 0;
-  while (std::fgets(line, sizeof line, shown) != nullptr) {
-    const std::string text(line);
-    if (text.rfind("slot", 0) == 0) ours = text.find(mine) != std::string::npos;
-    char word[64];
-    unsigned long long number = 0;
-    if (ours && std::sscanf(line, " %63s %llu", word, &number) == 2 && name == word) value = number;
-  }
-  ::pclose(shown);
-  return value;
 }
 
 bool counts(End& end, const std::string& name, uint64_t at_least) {
