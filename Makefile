@@ -1,7 +1,7 @@
 # Two commands do it all on a fresh Debian 12: `make demo` and `make test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-release test-asan test-tsan compat compat-deps bench bench-guest interop format clean install
+.PHONY: deps build demo test test-release test-asan test-tsan compat compat-deps compat-network bench bench-guest interop format clean install
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -29,6 +29,11 @@ compat-deps: deps
 
 compat: compat-deps build
 	@tests/compat/run.py --bin build/bin/verbena --lib-dir build/lib/verbena --only '^heavy[.]'
+
+# The one-host themes between two hosts, over IPv4 and IPv6, with small and large frames, and over a bad link, in half an
+# hour; rewrites docs/NETWORK.md. Needs root. NETWORK_ARGS="--only send-bw" leaves the page alone.
+compat-network: build
+	@tests/compat/run.py --bin build/bin/verbena --lib-dir build/lib/verbena --matrix $(or $(NETWORK_ARGS),--write docs/NETWORK.md)
 
 # Beside UCX, TCP and memcpy in the same run, then over the network beside TCP and UDP; rewrites docs/PERFORMANCE.md. BENCH_ARGS=--quick leaves the page alone.
 bench: build

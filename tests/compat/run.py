@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import network_page
 import rows
 import table
 from judge import judge, without_chatter
@@ -39,6 +40,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lib-dir", type=Path, required=True, help="where its libraries are")
     parser.add_argument("--only", default="", metavar="REGEX", help="rows whose theme.name matches")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table as Markdown (as root, all rows)")
+    parser.add_argument("--matrix", action="store_true", help="instead of the table's rows those of docs/NETWORK.md")
     parser.add_argument("--list", action="store_true", help="only say which rows there are")
     options = parser.parse_args()
     if options.write and (options.only or os.geteuid() != 0):
@@ -185,7 +187,8 @@ def main() -> int:
     # Whoever runs us in the background may have it ignored, and programs would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options = arguments()
-    chosen = {name: row for name, row in rows.everything().items() if re.search(options.only, name)}
+    known = rows.of_matrix() if options.matrix else rows.everything()
+    chosen = {name: row for name, row in known.items() if re.search(options.only, name)}
     if options.list:
         list_rows(chosen)
         return 0
@@ -193,7 +196,8 @@ def main() -> int:
         os.chmod(directory, 0o755)
         verdicts = run_all(chosen, options, Path(directory))
     if options.write:
-        options.write.write_text(table.markdown(chosen, verdicts))
+        options.write.write_text(network_page.markdown(verdicts) if options.matrix else
+                                 table.markdown(chosen, verdicts))
     counts = {kind: sum(verdict == kind for verdict, _ in verdicts.values()) for kind in ("pass", "FAIL", "skip")}
     print(f"{counts['pass']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
     return 1 if counts["FAIL"] or not verdicts else 0

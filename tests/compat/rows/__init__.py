@@ -1,6 +1,6 @@
-"""The table: every theme's rows."""
+"""The table: every theme's rows; and the matrix, which has a page of its own."""
 from row import Row
-from rows import (atomic, cm, command, devices, fio, heavy, libraries, middleware, multicast, network, pingpong,
+from rows import (atomic, cm, command, devices, fio, heavy, libraries, matrix, middleware, multicast, network, pingpong,
                   read, run, send, srq, together, unreliable, verbatim, write,
                   xrc)
 
@@ -24,5 +24,9 @@ def everything() -> dict[str, Row]:
     return found
 
 
+def of_matrix() -> dict[str, Row]:
+    return {f"matrix.{row.name}": row for row in matrix.ROWS}
+
+
 def find(name: str) -> Row:
-    return everything()[name]
+    return (everything() | of_matrix())[name]

@@ -7,9 +7,14 @@ from rows.pair import AS_ROOT_ONLY, pair
 TIMEOUT_S = 120  # two that poll take turns of milliseconds if other work leaves them one core
 
 
+def told(size: int, count: int) -> tuple[str, ...]:
+    """What each end prints of `count` messages each way."""
+    return rf"^{2 * size * count} bytes in ", rf"^{count} iters in "
+
+
 def pingpong(name: str, options: str, shows: str, size: int = 4096, count: int = 1000, **more) -> Row:
-    told = (rf"^{2 * size * count} bytes in ", rf"^{count} iters in ")
-    more["must"] = (r"^  remote address: LID 0x0000, QPN 0x\w{6}, PSN 0x\w{6}, GID ", *told, *more.pop("must", ()))
+    more["must"] = (r"^  remote address: LID 0x0000, QPN 0x\w{6}, PSN 0x\w{6}, GID ", *told(size, count),
+                    *more.pop("must", ()))
     return pair(name, "ibv_rc_pingpong", options, shows, package="ibverbs-utils", timeout_s=TIMEOUT_S, **more)
 
 

@@ -3,16 +3,15 @@ import dataclasses
 
 from row import Row
 from rows import cm
-from rows.network import across, impaired, last_ack_lost, with_option
+from rows.network import across, impaired, last_ack_lost, with_gid
 from rows.pair import AS_ROOT_ONLY, pair
 from rows.perftest import perftest
-from rows.pingpong import TIMEOUT_S
+from rows.pingpong import TIMEOUT_S, told
 
 
 def srq(name: str, options: str, shows: str, size: int = 4096, count: int = 1000, **more) -> Row:
-    told = (r"^  remote address: LID 0x0000, QPN 0x\w{6}, PSN 0x\w{6}, GID ",
-            rf"^{2 * size * count} bytes in ", rf"^{count} iters in ")
-    return pair(name, "ibv_srq_pingpong", options, shows, package="ibverbs-utils", timeout_s=TIMEOUT_S, must=told, **more)
+    must = (r"^  remote address: LID 0x0000, QPN 0x\w{6}, PSN 0x\w{6}, GID ", *told(size, count))
+    return pair(name, "ibv_srq_pingpong", options, shows, package="ibverbs-utils", timeout_s=TIMEOUT_S, must=must, **more)
 
 
 PINGPONGS = [
@@ -44,7 +43,7 @@ NETWORK = ("poll", "events", "q-32", "size-1MiB", "check", "bw", "bw-q-16", "bw-
 def between_hosts() -> list[Row]:
     rows = [across("hosts", row, row.name, 1500) for row in PINGPONGS + PERFTEST if row.name in NETWORK]
     check = next(row for row in PINGPONGS if row.name == "check")
-    rows.append(across("hosts", with_option(check, "-g 1"), "check-ipv6", 1500, shows=f"{check.shows}, over IPv6"))
+    rows.append(across("hosts", with_gid(check, 1), "check-ipv6", 1500, shows=f"{check.shows}, over IPv6"))
     short = srq("check", "-g 0 -c -q 4 -s 20000 -n 30", "each byte is checked", 20000, 30)
     rows.append(dataclasses.replace(impaired("hosts", short), again_if=last_ack_lost))
     return rows

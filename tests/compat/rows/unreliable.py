@@ -3,16 +3,15 @@ the receiver has room for, however late it looks: a lost message would be nobody
 import dataclasses
 
 from row import ROOT, Row
-from rows.network import across, with_option
+from rows.network import IMPAIRED, across, with_faults, with_gid
 from rows.pair import AS_ROOT_ONLY, pair
 from rows.perftest import perftest
-from rows.pingpong import TIMEOUT_S
+from rows.pingpong import TIMEOUT_S, told
 
 
 def pingpong(name: str, kind: str, options: str, shows: str, size: int, count: int, **more) -> Row:
-    told = (r"^  remote address: LID 0x0000, QPN 0x\w{6}, PSN 0x\w{6},? GID ",
-            rf"^{2 * size * count} bytes in ", rf"^{count} iters in ")
-    return pair(name, f"ibv_{kind}_pingpong", options, shows, package="ibverbs-utils", timeout_s=TIMEOUT_S, must=told,
+    must = (r"^  remote address: LID 0x0000, QPN 0x\w{6}, PSN 0x\w{6},? GID ", *told(size, count))
+    return pair(name, f"ibv_{kind}_pingpong", options, shows, package="ibverbs-utils", timeout_s=TIMEOUT_S, must=must,
                 **more)
 
 
@@ -63,8 +62,7 @@ def between_hosts(row: Row, addition: str = "", mtu: int = 1500, words: str = ""
 
 
 def on_ipv6(row: Row) -> Row:
-    option = "-g 1" if "pingpong" in row.program else "-x 1"
-    return between_hosts(with_option(row, option), "-ipv6", words=", over IPv6")
+    return between_hosts(with_gid(row, 1), "-ipv6", words=", over IPv6")
 
 
 SOME = ("uc-size-100000", "ud-check", "send_bw-uc", "write_bw-uc", "send_bw-ud", "send_lat-uc", "write_lat-uc",
@@ -78,14 +76,11 @@ TWO_HOSTS.append(between_hosts(LARGE, mtu=9000))
 
 # These programs wait for each message, so on their link none is lost, nor held back until others came.
 UNTIDY = "duplicate=1%,delay=10ms"
-IMPAIRED = "loss=1%,duplicate=1%,reorder=1%,delay=10ms"
 
 
 def impaired(row: Row, faults: str, words: str) -> Row:
-    made = between_hosts(row, "-impaired", words=f"; {words}")
-    return dataclasses.replace(made, users=(ROOT,), processes=tuple(
-        dataclasses.replace(process, command=("env", f"VERBENA_FAULTS={faults}", *process.command))
-        for process in made.processes))
+    made = between_hosts(with_faults(row, faults), "-impaired", words=f"; {words}")
+    return dataclasses.replace(made, users=(ROOT,))
 
 
 BAD_LINK = [impaired(row, UNTIDY, "1 % doubled, 10 ms delay") for row in (
