@@ -1,5 +1,5 @@
 // A fuzzer's bytes as a sequence of steps for the engine: packets, time, posts. Every byte string is one, and
-// a packet is 12 bytes, so that mutations meet fields rather than payload (roce_fuzz has the codec).
+// a packet is 12 bytes, so that mutations meet fields rather than payload (run_roce has the codec).
 #pragma once
 
 #include <cstddef>
